@@ -1,0 +1,83 @@
+"""What an engine is told: its settings, in the words that vLLM uses (each engine file maps its own)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import total_ordering
+
+_NUMBER = re.compile(r"\d+")
+
+
+@total_ordering
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A release number, compared part by part; suffixes (``rc1``, ``+cu128``) are kept in `text` only."""
+
+    parts: tuple[int, ...]
+    text: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read ``0.21``, ``v0.8.5.post1``, ``b9849``. Raises ValueError when no number stands there."""
+        head = text.strip().lstrip("vb~").split("+")[0]
+        numbers: list[int] = []
+        for piece in head.split("."):
+            match = _NUMBER.match(piece)
+            if match is None:
+                break
+            numbers.append(int(match.group()))
+            if match.group() != piece:
+                break
+        if not numbers:
+            raise ValueError(f"no version number in {text!r}")
+        return cls(tuple(numbers), text.strip())
+
+    def __lt__(self, other: Version) -> bool:
+        return self._padded(other) < other._padded(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self._padded(other) == other._padded(self)
+
+    def __hash__(self) -> int:
+        parts = list(self.parts)
+        while parts and parts[-1] == 0:
+            parts.pop()
+        return hash(tuple(parts))
+
+    def _padded(self, other: Version) -> tuple[int, ...]:
+        return self.parts + (0,) * (len(other.parts) - len(self.parts))
+
+    def __str__(self) -> str:
+        return self.text or ".".join(map(str, self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterSlots:
+    """Room for LoRA adapters in one process: how many at once on the GPU, of what largest rank."""
+
+    max_loras: int
+    max_lora_rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """One replica's launch settings. None means the engine's own default for its version and card.
+
+    `gpu_memory_utilization` is a fraction 0..1 as the engine reads it; `kv_cache_memory_bytes` sets the pool
+    directly where the version knows it.
+    """
+
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_memory_bytes: int | None = None
+    block_size: int | None = None
+    enforce_eager: bool = False
+    enable_expert_parallel: bool = False
+    adapters: AdapterSlots | None = None

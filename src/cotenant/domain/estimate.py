@@ -1,0 +1,102 @@
+"""An estimate: four terms a GPU, each with an interval and a sentence on where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import ModelSpec
+
+
+class Verdict(StrEnum):
+    """Whether it fits; `uncertain` when the 90 % interval straddles the limit (then `fits` is false)."""
+
+    FITS = "fits"
+    DOES_NOT_FIT = "does not fit"
+    UNCERTAIN = "uncertain"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Bytes with their interval and why."""
+
+    bytes: Interval
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankEstimate:
+    """One GPU's share of a replica. `budget` is what the engine allows itself; `headroom` = capacity - used
+    by others - max(budget, footprint), negative when it overflows."""
+
+    rank: int
+    capacity: Interval
+    used_bytes: int
+    budget: Interval
+    weights: Term
+    kv_cache: Term
+    activations: Term
+    runtime: Term
+    load_peak: Interval
+    headroom: Interval
+
+    @property
+    def terms(self) -> Mapping[str, Term]:
+        """The four terms by name, in the order in which they are drawn."""
+        return {
+            "weights": self.weights,
+            "kv_cache": self.kv_cache,
+            "activations": self.activations,
+            "runtime": self.runtime,
+        }
+
+    @property
+    def footprint_bytes(self) -> int:
+        """What the replica really takes of this GPU at peak."""
+        return sum(term.bytes.value for term in self.terms.values())
+
+
+@dataclass(frozen=True, slots=True)
+class KvCacheEstimate:
+    """The cache of one replica. Per-token and per-sequence bytes are of the whole replica's rank 0.
+
+    `reserved_bytes` is what the engine will reserve (a rank), `needed_bytes` what the traffic needs at the
+    overflow probability, `worst_case_bytes` max_model_len x max_num_seqs; None without traffic.
+    """
+
+    bytes_per_token: int
+    bytes_per_sequence: int
+    tokens: int
+    tokens_as_printed: int
+    max_concurrency: float
+    reserved_bytes: int
+    needed_bytes: int | None
+    worst_case_bytes: int
+    minimum_bytes: int  # one sequence of max_model_len: below this the engine refuses to start
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One replica of one model on one type of card."""
+
+    model: ModelSpec
+    gpu: GpuSpec
+    engine: str
+    engine_version: str
+    quantization: str
+    settings: EngineSettings  # resolved: every default filled in
+    verdict: Verdict
+    per_gpu: tuple[RankEstimate, ...]
+    kv_cache: KvCacheEstimate
+    arguments: tuple[str, ...]
+    reason: str  # why it does not fit, or by how much it does
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """True only when even the 90 % interval fits."""
+        return self.verdict is Verdict.FITS

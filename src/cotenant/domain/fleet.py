@@ -1,0 +1,67 @@
+"""What the user has, may buy, and wants to run: the question that a plan answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter, Slo, Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOffer:
+    """Cards of one type: `count` owned, or bought at `price_per_hour` up to `maximum` (None: any number).
+
+    `used_bytes` is held on each card by others. A tensor-parallel group stays inside one node of
+    `node_size` cards.
+    """
+
+    gpu: GpuSpec
+    count: int | None = None
+    maximum: int | None = None
+    price_per_hour: float | None = None
+    node_size: int = 8
+    host_memory_bytes: int | None = None
+    used_bytes: int = 0
+
+    @property
+    def is_shop(self) -> bool:
+        """Whether these cards are bought rather than owned."""
+        return self.count is None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """One model that must be served, with its traffic, targets and wishes."""
+
+    name: str
+    model: ModelSpec
+    checkpoints: Mapping[str, str]  # format name -> hub id that is known to hold it
+    engine: str
+    task: str
+    traffic: Traffic
+    slo: Slo | None = None
+    formats: tuple[str, ...] = ()  # explicit wish, in order; () = all that pass the rules
+    max_loss_percent: float = 1.0
+    kv_cache_dtypes: tuple[str, ...] = ("auto",)
+    adapters: tuple[Adapter, ...] = ()
+    priority: int = 0
+    min_replicas: int = 1
+    max_replicas: int | None = None
+    sharing: tuple[str, ...] = ("co-resident", "alone")
+    pin_gpus: tuple[int, ...] = ()
+    apart_from: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The whole question. `headroom` is a fraction 0..1 of every card, `kv_overflow` a probability."""
+
+    gpus: tuple[GpuOffer, ...]
+    models: tuple[ModelRequest, ...]
+    headroom: float
+    kv_overflow: float
+    objective: tuple[str, ...]
+    input_hash: str = ""

@@ -1,0 +1,127 @@
+"""A plan: who runs where, in what precision, with which flags, at what cost, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.workload import Adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One card of the plan: the `index`-th card of node `node`."""
+
+    type: str
+    node: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlan:
+    """One running engine with one model. `devices` in rank order; `command` is an argument vector."""
+
+    id: str
+    model: str  # the request's name
+    model_id: str  # the hub id or path
+    checkpoint: str
+    quantization: str
+    engine: str
+    engine_version: str
+    settings: EngineSettings
+    devices: tuple[Device, ...]
+    port: int
+    adapters: tuple[Adapter, ...]
+    sharing: str
+    start_order: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    why: str
+    runner_up: str
+    kv_needed_bytes: int
+    kv_worst_case_bytes: int
+    ttft_s: tuple[float, float] | None = None  # estimated interval at the SLO's percentile
+    tpot_s: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """What one replica's rank takes of one card, by term, in bytes."""
+
+    replica: str
+    rank: int
+    budget_bytes: int
+    weights_bytes: int
+    kv_cache_bytes: int
+    activations_bytes: int
+    runtime_bytes: int
+    load_peak_bytes: int
+
+    @property
+    def footprint_bytes(self) -> int:
+        """The four terms together."""
+        return self.weights_bytes + self.kv_cache_bytes + self.activations_bytes + self.runtime_bytes
+
+    @property
+    def claimed_bytes(self) -> int:
+        """What the card must hold for it: some engines go past their budget, none below counts for less."""
+        return max(self.budget_bytes, self.footprint_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """One card with all that lives on it."""
+
+    device: Device
+    capacity_bytes: int
+    used_bytes: int
+    shares: tuple[GpuShare, ...]
+    price_per_hour: float | None
+
+    @property
+    def headroom_bytes(self) -> int:
+        """Capacity - used by others - what every replica claims."""
+        return self.capacity_bytes - self.used_bytes - sum(share.claimed_bytes for share in self.shares)
+
+
+@dataclass(frozen=True, slots=True)
+class Naive:
+    """The usual sizing: each model alone, FP16, full context x 16 slots, on the fleet's largest cards."""
+
+    gpu: str
+    cards: int
+    cost_per_hour: float | None
+    cards_ratio: float
+    cost_ratio: float | None
+    by_model: Mapping[str, str]  # name -> a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Where nothing fits: what one model lacks, and what would make it fit (each checked)."""
+
+    model: str
+    shortfall_bytes: int
+    reason: str
+    remedies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer to a fleet. `feasible` is false when `shortfalls` says what is missing; `replicas` and
+    `gpus` then hold the nearest plan."""
+
+    feasible: bool
+    replicas: tuple[ReplicaPlan, ...]
+    gpus: tuple[GpuPlan, ...]
+    cost_per_hour: float | None
+    objective_value: float
+    lower_bound: float
+    gap: float | None
+    deterministic: bool
+    headroom: float
+    naive: Naive | None
+    shortfalls: tuple[Shortfall, ...] = ()
+    warnings: tuple[str, ...] = ()
+    input_hash: str = ""

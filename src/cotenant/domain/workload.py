@@ -1,0 +1,59 @@
+"""What is asked of a model: how much, how long, how fast, how urgently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Token lengths by percentile. With `p50` and `p95`: log-normal through both; one alone: constant.
+
+    `maximum` is the longest that may ever be asked, where declared.
+    """
+
+    p50: int | None = None
+    p95: int | None = None
+    maximum: int | None = None
+
+    @property
+    def is_point(self) -> bool:
+        """Whether one percentile alone was given."""
+        return (self.p50 is None) != (self.p95 is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """A rate with input and output lengths, or a concurrency with the context in flight.
+
+    Exactly one of `requests_per_second` and `concurrent` is set. `by_hour` holds 24 weights from midnight
+    in `timezone`.
+    """
+
+    requests_per_second: float | None = None
+    input_tokens: Lengths | None = None
+    output_tokens: Lengths | None = None
+    concurrent: int | None = None
+    context_tokens: Lengths | None = None
+    by_hour: tuple[float, ...] = ()
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class Slo:
+    """Latency targets in seconds, held at `percentile`."""
+
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    percentile: float = 95.0
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A LoRA adapter on a base model. `share` of the model's traffic is 0..1 (None: an equal part)."""
+
+    name: str
+    rank: int
+    source: str = ""
+    share: float | None = None
+    target_modules: tuple[str, ...] = ()

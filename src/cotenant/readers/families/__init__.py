@@ -1,0 +1,1 @@
+"""Model families, one file each: config.json to parameters and layer groups."""
