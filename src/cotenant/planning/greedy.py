@@ -1,0 +1,62 @@
+"""The baseline: the largest model first, each in its cheapest way, on cards already opened where possible."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from cotenant.planning.problem import Assignment, Candidate, Loads, Placement, Problem
+
+
+def place_greedily(problem: Problem) -> Placement:
+    """First-fit decreasing with best fit inside: a placement of as many models as it manages, no bound."""
+    loads = Loads(problem)
+    order = sorted(range(len(problem.names)), key=lambda request: (-_smallest_claim(problem, request), request))
+    assignments = []
+    for request in order:
+        best = _best_assignment(problem, loads, request)
+        if best is not None:
+            assignments.append(best)
+            for cards in best.cards:
+                loads.add(best.candidate, cards)
+    value = sum(problem.weight(problem.cards[card]) for card in loads.used)
+    ordered = tuple(sorted(assignments, key=lambda one: one.candidate.request))
+    return Placement(ordered, value, lower_bound=0.0, gap=None, proven=False)
+
+
+def _smallest_claim(problem: Problem, request: int) -> int:
+    """The least that any way of serving the model takes over all its cards."""
+    return min((one.claim_bytes * one.ranks for one in problem.candidates[request]), default=0)
+
+
+def _best_assignment(problem: Problem, loads: Loads, request: int) -> Assignment | None:
+    """The way that adds least cost now, then the one that takes least memory."""
+    best: tuple[tuple[float, int, int], Assignment] | None = None
+    for number, candidate in enumerate(problem.candidates[request]):
+        cards = find_cards(problem, loads, candidate)
+        if cards is None:
+            continue
+        opened = {card for replica in cards for card in replica} - loads.used
+        cost = sum(problem.weight(problem.cards[card]) for card in opened)
+        key = (round(cost, 9), candidate.claim_bytes * candidate.ranks, number)
+        if best is None or key < best[0]:
+            best = (key, Assignment(candidate, cards))
+    return best[1] if best else None
+
+
+def find_cards(problem: Problem, loads: Loads, candidate: Candidate) -> tuple[tuple[int, ...], ...] | None:
+    """Cards for every replica: each inside one node, opened cards first, the fullest that still fits."""
+    nodes: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, card in enumerate(problem.cards):
+        if card.offer == candidate.offer and loads.fits(candidate, number):
+            nodes[card.offer, card.node].append(number)
+    size = candidate.tensor_parallel_size
+    groups: list[tuple[tuple[int, int], tuple[int, ...]]] = []
+    for cards in nodes.values():
+        cards.sort(key=lambda card: (card not in loads.used, loads.free_bytes(card), card))
+        for start in range(0, len(cards) - size + 1, size):
+            group = tuple(sorted(cards[start : start + size]))
+            opened = sum(card not in loads.used for card in group)
+            groups.append(((opened, sum(map(loads.free_bytes, group))), group))
+    if len(groups) < candidate.replicas:
+        return None
+    return tuple(group for _, group in sorted(groups)[: candidate.replicas])

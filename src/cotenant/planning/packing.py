@@ -1,0 +1,272 @@
+"""The exact optimum, as a mixed-integer program solved by HiGHS.
+
+    sets        m models, c candidates of m, g cards, n nodes
+    variables   choose[m,c]    1 if m is served by c
+                place[m,c,g]   1 if a rank of c sits on card g
+                groups[m,c,n]  replicas of c inside node n (tensor parallel never crosses nodes)
+                use[g]         1 if anything sits on g
+    subject to  one candidate a model; as many ranks as the candidate has; whole groups in a node;
+                claims within the room of a used card; wishes (apart, alone); contention within each SLO's slack
+    objective   lexicographic, in the fleet's order: cost, headroom (the smallest share left on a used card),
+                quality (the sum of ranks in the decision matrix)
+
+The work limit is in branch-and-bound nodes, not seconds, so the same input gives the same plan everywhere.
+`docs/decisions/0003-solver.md` says why HiGHS.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import combinations, pairwise
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from cotenant.errors import SolverError
+from cotenant.planning.problem import Assignment, Placement, Problem
+
+if TYPE_CHECKING:
+    from highspy import Highs
+
+_MAX_NODES = 20_000
+_BYTES_SCALE = 2**-30  # the program is written in GiB: coefficients near 1 keep the arithmetic sound
+_TOLERANCE = 1e-6
+
+
+class PackingModel:
+    """The program for one problem. With `optional`, models may stay unplaced and their number is maximised first."""
+
+    def __init__(self, problem: Problem, *, optional: bool = False) -> None:
+        import highspy
+
+        self._problem = problem
+        self._optional = optional
+        self._highs: Highs = highspy.Highs()
+        self._sum = highspy.Highs.qsum
+        for option, value in (
+            ("output_flag", False), ("threads", 1), ("random_seed", 1), ("mip_rel_gap", 0.0),
+            ("mip_max_nodes", _MAX_NODES), ("mip_feasibility_tolerance", 1e-7),
+        ):  # fmt: skip
+            self._highs.setOptionValue(option, value)
+        self._choose: dict[tuple[int, int], Any] = {}
+        self._place: dict[tuple[int, int, int], Any] = {}
+        self._on_card: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._use = [self._highs.addBinary() for _ in problem.cards]
+        self._add_variables()
+        self._add_ranks()
+        self._add_memory()
+        self._add_wishes()
+        self._add_contention()
+        self._add_symmetry()
+
+    def _add_variables(self) -> None:
+        for request, candidates in enumerate(self._problem.candidates):
+            for number, candidate in enumerate(candidates):
+                self._choose[request, number] = self._highs.addBinary()
+                for card, where in enumerate(self._problem.cards):
+                    if self._problem.allows(candidate, where) and candidate.claim_bytes <= where.room_bytes:
+                        self._place[request, number, card] = self._highs.addBinary()
+                        self._on_card[card].append((request, number))
+
+    def _add_ranks(self) -> None:
+        for request, candidates in enumerate(self._problem.candidates):
+            chosen = self._sum([self._choose[request, number] for number in range(len(candidates))])
+            if self._optional:
+                self._highs.addConstr(chosen <= 1)
+            else:
+                self._highs.addConstr(chosen == 1)
+            for number, candidate in enumerate(candidates):
+                self._add_groups(request, number, candidate.tensor_parallel_size, candidate.replicas)
+
+    def _add_groups(self, request: int, number: int, size: int, replicas: int) -> None:
+        """`replicas` groups of `size` cards, each group inside one node, if the candidate is chosen."""
+        by_node: dict[int, list[Any]] = defaultdict(list)
+        for card, where in enumerate(self._problem.cards):
+            variable = self._place.get((request, number, card))
+            if variable is not None:
+                by_node[where.node].append(variable)
+        groups = []
+        for cards in by_node.values():
+            if size == 1:
+                groups.extend(cards)
+            elif len(cards) >= size:
+                whole = self._highs.addIntegral(0, len(cards) // size)
+                self._highs.addConstr(self._sum(cards) == size * whole)
+                groups.append(whole)
+            else:
+                self._highs.addConstr(self._sum(cards) == 0)
+        chosen = self._choose[request, number]
+        if groups:
+            self._highs.addConstr(self._sum(groups) == replicas * chosen)
+        else:
+            self._highs.addConstr(chosen <= 0)
+
+    def _add_memory(self) -> None:
+        for card, where in enumerate(self._problem.cards):
+            claims = [
+                self._problem.candidates[request][number].claim_bytes
+                * _BYTES_SCALE
+                * self._place[request, number, card]
+                for request, number in self._on_card[card]
+            ]
+            if claims:
+                self._highs.addConstr(self._sum(claims) <= where.room_bytes * _BYTES_SCALE * self._use[card])
+                for request, number in self._on_card[card]:
+                    self._highs.addConstr(self._place[request, number, card] <= self._use[card])
+            else:
+                self._highs.addConstr(self._use[card] <= 0)
+
+    def _presence(self, request: int, card: int) -> Any:
+        """1 when the model has a rank on that card, or None when it never can."""
+        mine = [self._place[one, number, card] for one, number in self._on_card[card] if one == request]
+        return self._sum(mine) if mine else None
+
+    def _add_wishes(self) -> None:
+        pairs = {tuple(sorted(pair)) for pair in self._problem.apart}
+        everyone = range(len(self._problem.names))
+        pairs |= {(min(one, two), max(one, two)) for one in self._problem.alone for two in everyone if one != two}
+        for one, two in sorted(pairs):
+            for card in range(len(self._problem.cards)):
+                first, second = self._presence(one, card), self._presence(two, card)
+                if first is not None and second is not None:
+                    self._highs.addConstr(first + second <= 1)
+
+    def _add_contention(self) -> None:
+        """Co-residents work no more than each SLO's slack allows (see `problem.contention_holds`)."""
+        for card, present in self._on_card.items():
+            for request, number in present:
+                slack = self._problem.candidates[request][number].slack
+                others = [(one, other) for one, other in present if one != request]
+                most = sum(
+                    max(self._problem.candidates[one][other].busy for one, other in others if one == model)
+                    for model in {one for one, _ in others}
+                )
+                if slack == inf or most <= slack:
+                    continue
+                busy = self._sum(
+                    [
+                        self._problem.candidates[one][other].busy * self._place[one, other, card]
+                        for one, other in others
+                    ]
+                )
+                here = self._place[request, number, card]
+                self._highs.addConstr(busy + (most - slack) * here <= most)
+
+    def _add_symmetry(self) -> None:
+        """Equal cards are opened in order, unless a pin tells them apart."""
+        pinned = {index for pins in self._problem.pins.values() for index in pins}
+        for (first, one), (second, two) in pairwise(enumerate(self._problem.cards)):
+            equal = (one.offer, one.node, one.used_bytes) == (two.offer, two.node, two.used_bytes)
+            if equal and not {one.pool_index, two.pool_index} & pinned:
+                self._highs.addConstr(self._use[first] >= self._use[second])
+
+    def _terms(self) -> dict[str, tuple[Any, float]]:
+        """Each objective as an expression to minimise, and what one unit of tolerance means for it."""
+        cost = self._sum(
+            [self._problem.weight(card) * use for card, use in zip(self._problem.cards, self._use, strict=True)]
+        )
+        quality = self._sum(
+            [
+                self._problem.candidates[request][number].quality_rank * chosen
+                for (request, number), chosen in self._choose.items()
+            ]
+        )
+        return {
+            "cost": (cost, 1e-6),
+            "headroom": (-1.0 * self._least_headroom(), 1e-4),
+            "quality": (quality, 1e-6),
+        }
+
+    def _least_headroom(self) -> Any:
+        """The smallest share of capacity left free beyond the asked headroom, over the used cards."""
+        least = self._highs.addVariable(0, 1)
+        for card, where in enumerate(self._problem.cards):
+            claims = [
+                self._problem.candidates[request][number].claim_bytes
+                / where.capacity_bytes
+                * self._place[request, number, card]
+                for request, number in self._on_card[card]
+            ]
+            if claims:
+                room = where.room_bytes / where.capacity_bytes
+                self._highs.addConstr(least + self._sum(claims) + (1 - room) * self._use[card] <= 1.0)
+        return least
+
+    def solve(self) -> Placement | None:
+        """The optimum, or the best within the work limit with its bound; None when nothing fits."""
+        terms = self._terms()
+        order = [name for name in self._problem.objective if name in terms]
+        if "cost" not in order:
+            order.append("cost")
+        if self._optional and not self._fix_most_placed():
+            return None
+        bound, value, values = 0.0, 0.0, None
+        for name in order:
+            expression, tolerance = terms[name]
+            outcome = self._minimise(expression)
+            if outcome is None:
+                if values is None:
+                    return None
+                break
+            reached, lower, values = outcome
+            if name == "cost":
+                value, bound = reached, lower
+            self._highs.addConstr(expression <= reached + tolerance)
+        if values is None:
+            return None
+        gap = 0.0 if value <= bound + _TOLERANCE else (value - bound) / value
+        return Placement(self._read(values), value, min(bound, value), gap, proven=gap == 0.0)
+
+    def _fix_most_placed(self) -> bool:
+        """Place as many models as possible; of equal numbers, any."""
+        placed = self._sum(list(self._choose.values()))
+        outcome = self._minimise(-1.0 * placed)
+        if outcome is None:
+            return False
+        self._highs.addConstr(placed >= round(-outcome[0]))
+        return True
+
+    def _minimise(self, expression: Any) -> tuple[float, float, list[float]] | None:
+        """(value, lower bound, variable values), or None when infeasible."""
+        import highspy
+
+        self._highs.minimize(expression)
+        status = self._highs.getModelStatus()
+        info = self._highs.getInfo()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return None
+        solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+        if not solved:
+            if status in (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kIterationLimit):
+                return None
+            raise SolverError(f"the solver stopped with {self._highs.modelStatusToString(status)}")
+        bound = (
+            info.mip_dual_bound if status != highspy.HighsModelStatus.kOptimal else info.objective_function_value
+        )
+        return info.objective_function_value, bound, list(self._highs.getSolution().col_value)
+
+    def _read(self, values: list[float]) -> tuple[Assignment, ...]:
+        assignments = []
+        for (request, number), chosen in self._choose.items():
+            if values[chosen.index] < 0.5:
+                continue
+            candidate = self._problem.candidates[request][number]
+            by_node: dict[tuple[int, int], list[int]] = defaultdict(list)
+            for card, where in enumerate(self._problem.cards):
+                variable = self._place.get((request, number, card))
+                if variable is not None and values[variable.index] > 0.5:
+                    by_node[where.offer, where.node].append(card)
+            size = candidate.tensor_parallel_size
+            groups = [
+                tuple(cards[start : start + size])
+                for cards in by_node.values()
+                for start in range(0, len(cards), size)
+            ]
+            assignments.append(Assignment(candidate, tuple(groups)))
+        return tuple(sorted(assignments, key=lambda one: one.candidate.request))
+
+
+def place_exactly(problem: Problem, *, optional: bool = False) -> Placement | None:
+    """The best placement with its bound, or None when the problem has none (never with `optional`)."""
+    if not problem.cards or (not optional and not all(problem.candidates)):
+        return None
+    return PackingModel(problem, optional=optional).solve()

@@ -1,0 +1,186 @@
+"""One combinatorial problem: candidates, cards, and what makes a placement good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cotenant.domain.demand import Demand
+    from cotenant.domain.estimate import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to serve one model: `replicas` equal replicas of `tensor_parallel_size` ranks on cards of one offer.
+
+    `claim_bytes` is what each rank takes of its card for good, `load_peak_bytes` while it loads. `busy` is the
+    share of time in which the replica has work (0..1); `slack` how much slower than alone it may run and still
+    keep its SLO (0.5 = half as slow again; infinite without an SLO). `quality_rank` counts from 0, the best.
+    """
+
+    request: int
+    offer: int
+    format: str
+    checkpoint: str
+    tensor_parallel_size: int
+    replicas: int
+    claim_bytes: int
+    load_peak_bytes: int
+    busy: float
+    slack: float
+    quality_rank: int
+    estimate: Estimate
+    demand: Demand
+    reason: str = ""
+
+    @property
+    def ranks(self) -> int:
+        """Cards that it sits on; no card holds two ranks of one model."""
+        return self.tensor_parallel_size * self.replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A way that was considered and refused, with the shortfall where it is one of bytes."""
+
+    request: int
+    offer: int
+    format: str
+    tensor_parallel_size: int
+    reason: str
+    shortfall_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One card that may be used. `room_bytes` = capacity - held by others - the headroom that must stay free.
+
+    Cards with equal `offer` and `node` are interchangeable unless a pin names `pool_index`.
+    """
+
+    offer: int
+    node: int
+    index: int
+    pool_index: int | None
+    capacity_bytes: int
+    used_bytes: int
+    room_bytes: int
+    price_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Candidates by model, cards, and the wishes that tie models to cards and to each other.
+
+    `apart` holds pairs of models that share no card; `alone` models that share with nobody; `pins` the pool
+    indices that a model must stay on.
+    """
+
+    names: tuple[str, ...]
+    candidates: tuple[tuple[Candidate, ...], ...]
+    cards: tuple[Card, ...]
+    apart: frozenset[frozenset[int]]
+    alone: frozenset[int]
+    pins: Mapping[int, frozenset[int]]
+    objective: tuple[str, ...]
+
+    def weight(self, card: Card) -> float:
+        """What a used card costs in the objective: its price, or 1 where any price is missing."""
+        return (card.price_per_hour or 0.0) if self.priced else 1.0
+
+    @property
+    def priced(self) -> bool:
+        """Whether every card has a price; else the objective counts cards."""
+        return all(card.price_per_hour is not None for card in self.cards)
+
+    def allows(self, candidate: Candidate, card: Card) -> bool:
+        """Whether this card is of the right type and not excluded by a pin; memory apart."""
+        pins = self.pins.get(candidate.request)
+        return card.offer == candidate.offer and (pins is None or card.pool_index in pins)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One model's choice: `cards[i]` are the card numbers of replica i, in rank order."""
+
+    candidate: Candidate
+    cards: tuple[tuple[int, ...], ...]
+
+    def each_card(self) -> Iterator[int]:
+        """Every card number it sits on."""
+        return (card for replica in self.cards for card in replica)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A solution: one assignment for each placed model; the bound and gap that the solver can vouch for."""
+
+    assignments: tuple[Assignment, ...]
+    objective_value: float
+    lower_bound: float
+    gap: float | None
+    proven: bool
+
+    @property
+    def placed(self) -> frozenset[int]:
+        """The models that have a place."""
+        return frozenset(assignment.candidate.request for assignment in self.assignments)
+
+
+class Loads:
+    """What each card carries so far. `fits` asks and never changes anything; `add` commits."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._on: dict[int, list[Candidate]] = {}
+
+    def on(self, card: int) -> tuple[Candidate, ...]:
+        """The candidates with a rank on that card."""
+        return tuple(self._on.get(card, ()))
+
+    def free_bytes(self, card: int) -> int:
+        """Room left on that card, headroom apart."""
+        return self._problem.cards[card].room_bytes - sum(one.claim_bytes for one in self.on(card))
+
+    def fits(self, candidate: Candidate, card: int) -> bool:
+        """Whether one rank may join that card: type, pin, memory, company, and everybody's SLO."""
+        if not self._problem.allows(candidate, self._problem.cards[card]):
+            return False
+        company = self.on(card)
+        if candidate.claim_bytes > self.free_bytes(card):
+            return False
+        return self._may_share(candidate, company) and contention_holds((*company, candidate))
+
+    def _may_share(self, candidate: Candidate, company: tuple[Candidate, ...]) -> bool:
+        mine = candidate.request
+        for other in company:
+            if other.request == mine or frozenset((other.request, mine)) in self._problem.apart:
+                return False
+            if other.request in self._problem.alone or mine in self._problem.alone:
+                return False
+        return True
+
+    def add(self, candidate: Candidate, cards: Iterable[int]) -> None:
+        """Put one rank on each of `cards`."""
+        for card in cards:
+            self._on.setdefault(card, []).append(candidate)
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The cards that carry anything."""
+        return frozenset(self._on)
+
+
+def contention_holds(company: tuple[Candidate, ...]) -> bool:
+    """Whether each model on a card keeps its SLO while the others work.
+
+    Processes on one GPU take turns in time slices, so a model runs 1 + (busy share of the others) times slower
+    than alone, on average; that must stay within its slack. The simulator refines it.
+    """
+    if all(one.slack == inf for one in company):
+        return True
+    busy = sum(one.busy for one in company)
+    return all(busy - one.busy <= one.slack + 1e-9 for one in company)
