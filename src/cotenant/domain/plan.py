@@ -11,11 +11,15 @@ from cotenant.domain.workload import Adapter
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One card of the plan: the `index`-th card of node `node`."""
+    """One card of the plan: the `index`-th card of node `node`, of the fleet's offer number `offer`.
+
+    Nodes are numbered through all offers, so (node, index) is unique.
+    """
 
     type: str
     node: int
     index: int
+    offer: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class Plan:
     replicas: tuple[ReplicaPlan, ...]
     gpus: tuple[GpuPlan, ...]
     cost_per_hour: float | None
-    objective_value: float
+    objective_value: float  # the cost, or the number of cards where a price is missing; so is the bound
     lower_bound: float
     gap: float | None
     deterministic: bool

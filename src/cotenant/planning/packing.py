@@ -17,7 +17,7 @@ The work limit is in branch-and-bound nodes, not seconds, so the same input give
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import combinations, pairwise
+from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ _TOLERANCE = 1e-6
 
 
 class PackingModel:
-    """The program for one problem. With `optional`, models may stay unplaced and their number is maximised first."""
+    """The program for one problem. With `optional`, models may stay unplaced; as many as possible are placed."""
 
     def __init__(self, problem: Problem, *, optional: bool = False) -> None:
         import highspy
@@ -152,12 +152,22 @@ class PackingModel:
                 self._highs.addConstr(busy + (most - slack) * here <= most)
 
     def _add_symmetry(self) -> None:
-        """Equal cards are opened in order, unless a pin tells them apart."""
+        """Equal cards are opened in order inside a node, equal nodes in order, unless a pin tells them apart."""
         pinned = {index for pins in self._problem.pins.values() for index in pins}
-        for (first, one), (second, two) in pairwise(enumerate(self._problem.cards)):
-            equal = (one.offer, one.node, one.used_bytes) == (two.offer, two.node, two.used_bytes)
-            if equal and not {one.pool_index, two.pool_index} & pinned:
+        numbered = [
+            (number, card) for number, card in enumerate(self._problem.cards) if card.pool_index not in pinned
+        ]
+        heads = [(number, card) for number, card in numbered if card.index == 0]
+        within = [(one, two) for one, two in pairwise(numbered) if one[1].node == two[1].node]
+        across = [] if pinned else list(pairwise(heads))
+        for (first, one), (second, two) in within + across:
+            if (one.offer, one.used_bytes) == (two.offer, two.used_bytes) and self._same_size(one.node, two.node):
                 self._highs.addConstr(self._use[first] >= self._use[second])
+
+    def _same_size(self, one: int, two: int) -> bool:
+        """Whether node `two` has no more cards than node `one`."""
+        sizes = [sum(card.node == node for card in self._problem.cards) for node in (one, two)]
+        return sizes[0] >= sizes[1]
 
     def _terms(self) -> dict[str, tuple[Any, float]]:
         """Each objective as an expression to minimise, and what one unit of tolerance means for it."""

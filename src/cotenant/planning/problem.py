@@ -88,13 +88,16 @@ class Problem:
     objective: tuple[str, ...]
 
     def weight(self, card: Card) -> float:
-        """What a used card costs in the objective: its price, or 1 where any price is missing."""
+        """What a used card costs in the objective: its price, or 1 where nothing has a price.
+
+        Owned cards without a price cost nothing beside cards that do have one.
+        """
         return (card.price_per_hour or 0.0) if self.priced else 1.0
 
     @property
     def priced(self) -> bool:
-        """Whether every card has a price; else the objective counts cards."""
-        return all(card.price_per_hour is not None for card in self.cards)
+        """Whether the objective is money; else it counts cards."""
+        return any(card.price_per_hour is not None for card in self.cards)
 
     def allows(self, candidate: Candidate, card: Card) -> bool:
         """Whether this card is of the right type and not excluded by a pin; memory apart."""

@@ -1,0 +1,211 @@
+"""The independent verifier of plans.
+
+It shares nothing with the solver's model: it reads the plan as a user would, asks the estimator afresh for
+every replica, and adds up. A plan that fails is a fault of ours and is never shown (CheckError).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from math import isclose
+
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.domain.plan import Device, GpuPlan, Plan, ReplicaPlan
+from cotenant.errors import CheckError
+
+Reestimate = Callable[[ModelRequest, ReplicaPlan], Estimate]
+
+
+def check_plan(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> None:
+    """Raise CheckError naming every promise that the plan breaks; silent when it keeps them all."""
+    faults = tuple(find_faults(plan, fleet, reestimate))
+    if faults:
+        raise CheckError(
+            "the plan failed its check: " + "; ".join(faults), hint="this is a fault of Cotenant: report it"
+        )
+
+
+def find_faults(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]:
+    """Each broken promise as a sentence."""
+    yield from _counts(plan, fleet)
+    yield from _devices(plan, fleet)
+    yield from _shares(plan)
+    yield from _replicas(plan, fleet, reestimate)
+    yield from _headroom(plan, fleet)
+    yield from _loading(plan)
+    yield from _wishes(plan, fleet)
+    yield from _money(plan, fleet)
+
+
+def _counts(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    count = Counter(replica.model for replica in plan.replicas)
+    for request in fleet.models:
+        number = count.pop(request.name, 0)
+        missing = number == 0 and request.name in {short.model for short in plan.shortfalls}
+        most = request.max_replicas or number
+        if not missing and not request.min_replicas <= number <= most:
+            yield f"{request.name} has {number} replicas, asked {request.min_replicas} to {most}"
+    for name in count:
+        yield f"{name} is not in the fleet"
+    for what, values in (
+        ("id", [replica.id for replica in plan.replicas]),
+        ("start order", [replica.start_order for replica in plan.replicas]),
+        ("port", [(replica.devices[0].node, replica.port) for replica in plan.replicas if replica.devices]),
+    ):
+        if len(set(values)) != len(values):
+            yield f"two replicas share a {what}"
+    if plan.feasible == bool(plan.shortfalls):
+        yield "the plan is feasible and short at once"
+
+
+def _devices(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    used: dict[int, set[Device]] = defaultdict(set)
+    for replica in plan.replicas:
+        size = replica.settings.tensor_parallel_size * replica.settings.pipeline_parallel_size
+        if len(set(replica.devices)) != size:
+            yield f"{replica.id} needs {size} cards and has {len(set(replica.devices))}"
+        if len({(device.node, device.offer) for device in replica.devices}) != 1:
+            yield f"{replica.id} crosses nodes"
+        for device in replica.devices:
+            used[device.offer].add(device)
+    if len({gpu.device for gpu in plan.gpus}) != len(plan.gpus):
+        yield "a card is listed twice"
+    for number, devices in used.items():
+        offer = fleet.gpus[number]
+        limit = offer.count if offer.count is not None else offer.maximum
+        if limit is not None and len(devices) > limit:
+            yield f"{len(devices)} x {offer.gpu.name} used, {limit} available"
+        for device in devices:
+            if device.type != offer.gpu.name or not 0 <= device.index < offer.node_size:
+                yield f"{device} is not a card of the fleet"
+
+
+def _shares(plan: Plan) -> Iterator[str]:
+    """Every rank stands on its card once, and nowhere else."""
+    wanted = {
+        (replica.id, rank): device for replica in plan.replicas for rank, device in enumerate(replica.devices)
+    }
+    seen = Counter((share.replica, share.rank) for gpu in plan.gpus for share in gpu.shares)
+    for key in seen.keys() | wanted.keys():
+        if seen[key] != 1 or key not in wanted:
+            yield f"rank {key[1]} of {key[0]} is listed {seen[key]} times"
+    for gpu in plan.gpus:
+        for share in gpu.shares:
+            if wanted.get((share.replica, share.rank)) != gpu.device:
+                yield f"rank {share.rank} of {share.replica} stands on another card than its replica says"
+
+
+def _replicas(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]:
+    requests = {request.name: request for request in fleet.models}
+    shares = {(share.replica, share.rank): share for gpu in plan.gpus for share in gpu.shares}
+    for replica in plan.replicas:
+        request = requests.get(replica.model)
+        if request is None:
+            continue
+        if request.formats and replica.quantization not in request.formats:
+            yield f"{replica.id} runs {replica.quantization}, asked {', '.join(request.formats)}"
+        if {adapter.name for adapter in replica.adapters} != {adapter.name for adapter in request.adapters}:
+            yield f"{replica.id} does not carry the adapters that were asked"
+        estimate = reestimate(request, replica)
+        if not estimate.fits:
+            yield f"{replica.id} {estimate.verdict}: {estimate.reason}"
+        for fresh in estimate.per_gpu:
+            share = shares.get((replica.id, fresh.rank))
+            told = share and (
+                share.weights_bytes,
+                share.kv_cache_bytes,
+                share.activations_bytes,
+                share.runtime_bytes,
+            )
+            truth = tuple(term.bytes.value for term in fresh.terms.values())
+            if told != truth:
+                yield f"{replica.id} rank {fresh.rank}: bytes {told} in the plan, {truth} by the estimator"
+            if share and share.budget_bytes != fresh.budget.value:
+                yield f"{replica.id} rank {fresh.rank}: budget differs from the estimator's"
+            if share and share.kv_cache_bytes < replica.kv_needed_bytes:
+                yield f"{replica.id} rank {fresh.rank}: pool smaller than its traffic needs"
+
+
+def _headroom(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    for gpu in plan.gpus:
+        offer = fleet.gpus[gpu.device.offer]
+        if gpu.used_bytes != offer.used_bytes:
+            yield f"{_name(gpu)}: {gpu.used_bytes} bytes held by others, the fleet says {offer.used_bytes}"
+        taken = sum(
+            max(
+                one.budget_bytes,
+                one.weights_bytes + one.kv_cache_bytes + one.activations_bytes + one.runtime_bytes,
+            )
+            for one in gpu.shares
+        )
+        if gpu.capacity_bytes - offer.used_bytes - taken < fleet.headroom * gpu.capacity_bytes:
+            yield f"{_name(gpu)}: less headroom than asked"
+
+
+def _loading(plan: Plan) -> Iterator[str]:
+    """In start order, each engine's load peak beside those already running stays within the card."""
+    order = {replica.id: replica.start_order for replica in plan.replicas}
+    for gpu in plan.gpus:
+        running = gpu.used_bytes
+        for share in sorted(gpu.shares, key=lambda one: order.get(one.replica, 0)):
+            if running + share.load_peak_bytes > gpu.capacity_bytes:
+                yield f"{_name(gpu)}: {share.replica} does not fit while it loads"
+            running += share.claimed_bytes
+
+
+def _wishes(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    model_of = {replica.id: replica.model for replica in plan.replicas}
+    for gpu in plan.gpus:
+        present = [model_of.get(share.replica, "") for share in gpu.shares]
+        if len(set(present)) != len(present):
+            yield f"{_name(gpu)}: two replicas of one model"
+        for request in fleet.models:
+            if request.name not in present:
+                continue
+            for other in set(request.apart_from) & set(present):
+                yield f"{_name(gpu)}: {request.name} and {other} must be apart"
+            if "co-resident" not in request.sharing and len(present) > 1:
+                yield f"{_name(gpu)}: {request.name} must be alone"
+    yield from _pins(plan, fleet)
+
+
+def _pins(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    first_of_offer: dict[int, int] = {}
+    node_of_offer: dict[int, int] = {}
+    index = node = 0
+    for number, offer in enumerate(fleet.gpus):
+        if offer.count is not None:
+            first_of_offer[number], node_of_offer[number] = index, node
+            index += offer.count
+            node += -(-offer.count // offer.node_size)
+    requests = {request.name: request for request in fleet.models}
+    for replica in plan.replicas:
+        pins = requests[replica.model].pin_gpus if replica.model in requests else ()
+        for device in replica.devices if pins else ():
+            start = first_of_offer.get(device.offer)
+            if start is None:
+                yield f"{replica.id} is pinned to the pool and stands on a bought card"
+                continue
+            offset = (device.node - node_of_offer[device.offer]) * fleet.gpus[device.offer].node_size
+            if start + offset + device.index not in pins:
+                yield f"{replica.id} stands on a card that its pin excludes"
+
+
+def _money(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    prices = [fleet.gpus[gpu.device.offer].price_per_hour for gpu in plan.gpus if gpu.shares]
+    priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
+    cost = sum(price or 0.0 for price in prices) if priced else None
+    if (cost is None) != (plan.cost_per_hour is None):
+        yield "the cost is stated without prices, or withheld with them"
+    elif (
+        cost is not None and plan.cost_per_hour is not None and not isclose(cost, plan.cost_per_hour, abs_tol=1e-6)
+    ):
+        yield f"the cards cost {cost}, the plan says {plan.cost_per_hour}"
+    if plan.feasible and plan.lower_bound > plan.objective_value + 1e-6:
+        yield "the lower bound is above the value"
+
+
+def _name(gpu: GpuPlan) -> str:
+    return f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}"
