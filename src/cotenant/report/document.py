@@ -1,0 +1,206 @@
+"""Values as the JSON documents of the contract: the one place that knows their keys.
+
+Every document says its schema, the program's version and the hash of its input. Bytes are whole numbers,
+seconds and fractions floats; `intervals` hold the 90 % interval of each figure as [low, high].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cotenant._version import __version__
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Estimate, RankEstimate
+from cotenant.domain.interval import Interval
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, ReplicaPlan
+from cotenant.errors import CotenantError
+
+Document = dict[str, Any]
+
+
+def header(kind: str, *, catalogue: str, input_hash: str = "", calibration: str | None = None) -> Document:
+    """The keys that every document starts with."""
+    return {
+        "schema": f"cotenant/{kind}/1",
+        "cotenant": __version__,
+        "catalogue": catalogue,
+        "calibration": calibration,
+        "input_hash": input_hash,
+    }
+
+
+def error_document(error: CotenantError) -> Document:
+    """`{errors: [{error, hint, path}]}`, every fault of a collected error apart."""
+    return {
+        "errors": [{"error": fault.message, "hint": fault.hint, "path": fault.path} for fault in error.faults()]
+    }
+
+
+def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "") -> Document:
+    """One replica on one type of card."""
+    cache = estimate.kv_cache
+    return {
+        **header("estimate", catalogue=catalogue, input_hash=input_hash),
+        "model": estimate.model.name,
+        "gpu": estimate.gpu.name,
+        "engine": f"{estimate.engine}@{estimate.engine_version}",
+        "quantization": estimate.quantization,
+        "fits": estimate.fits,
+        "verdict": str(estimate.verdict),
+        "reason": estimate.reason,
+        "settings": settings_document(estimate.settings),
+        "per_gpu": [_rank(rank) for rank in estimate.per_gpu],
+        "kv_cache": {
+            "bytes_per_token": cache.bytes_per_token,
+            "bytes_per_sequence": cache.bytes_per_sequence,
+            "tokens": cache.tokens,
+            "tokens_as_printed": cache.tokens_as_printed,
+            "max_concurrency": cache.max_concurrency,
+            "kv_cache_bytes": cache.reserved_bytes,
+            "kv_needed_bytes": cache.needed_bytes,
+            "kv_worst_case_bytes": cache.worst_case_bytes,
+            "minimum_bytes": cache.minimum_bytes,
+        },
+        "arguments": list(estimate.arguments),
+        "warnings": list(estimate.warnings),
+    }
+
+
+def _rank(rank: RankEstimate) -> Document:
+    figures: Mapping[str, Interval] = {
+        "capacity_bytes": rank.capacity,
+        "budget_bytes": rank.budget,
+        "weights_bytes": rank.weights.bytes,
+        "kv_cache_bytes": rank.kv_cache.bytes,
+        "activations_bytes": rank.activations.bytes,
+        "runtime_bytes": rank.runtime.bytes,
+        "headroom_bytes": rank.headroom,
+        "load_peak_bytes": rank.load_peak,
+    }
+    return {
+        "rank": rank.rank,
+        "used_bytes": rank.used_bytes,
+        **{name: figure.value for name, figure in figures.items()},
+        "intervals": {name: [figure.low, figure.high] for name, figure in figures.items()},
+        "why": {name: term.why for name, term in rank.terms.items()},
+    }
+
+
+def settings_document(settings: EngineSettings) -> Document:
+    """An engine's settings by name; what stays at the engine's default is left out."""
+    values = {
+        name: getattr(settings, name)
+        for name in EngineSettings.__dataclass_fields__
+        if name != "adapters" and getattr(settings, name) is not None
+    }
+    if settings.adapters is not None:
+        values |= {"max_loras": settings.adapters.max_loras, "max_lora_rank": settings.adapters.max_lora_rank}
+    return values
+
+
+def plan_document(plan: Plan, *, catalogue: str) -> Document:
+    """The whole answer to a fleet."""
+    return {
+        **header("plan", catalogue=catalogue, input_hash=plan.input_hash),
+        "feasible": plan.feasible,
+        "cost_per_hour": plan.cost_per_hour,
+        "objective_value": plan.objective_value,
+        "lower_bound": plan.lower_bound,
+        "gap": plan.gap,
+        "deterministic": plan.deterministic,
+        "headroom": plan.headroom,
+        "rounds": [],
+        "replicas": [_replica(replica) for replica in plan.replicas],
+        "gpus": [_gpu(gpu) for gpu in plan.gpus],
+        "naive": _naive(plan.naive),
+        "shortfalls": [
+            {
+                "model": short.model,
+                "shortfall_bytes": short.shortfall_bytes,
+                "reason": short.reason,
+                "remedies": list(short.remedies),
+            }
+            for short in plan.shortfalls
+        ],
+        "warnings": list(plan.warnings),
+    }
+
+
+def _replica(replica: ReplicaPlan) -> Document:
+    settings = replica.settings
+    return {
+        "id": replica.id,
+        "model": replica.model,
+        "model_id": replica.model_id,
+        "checkpoint": replica.checkpoint,
+        "quantization": replica.quantization,
+        "engine": f"{replica.engine}@{replica.engine_version}",
+        "port": replica.port,
+        "devices": [_device(device) for device in replica.devices],
+        **settings_document(settings),
+        "gpu_memory_utilization": settings.gpu_memory_utilization,
+        "kv_cache_memory_bytes": settings.kv_cache_memory_bytes,
+        "adapters": [
+            {"name": one.name, "rank": one.rank, "source": one.source, "share": one.share}
+            for one in replica.adapters
+        ],
+        "sharing": replica.sharing,
+        "start_order": replica.start_order,
+        "kv_needed_bytes": replica.kv_needed_bytes,
+        "kv_worst_case_bytes": replica.kv_worst_case_bytes,
+        "ttft_s": list(replica.ttft_s) if replica.ttft_s else None,
+        "tpot_s": list(replica.tpot_s) if replica.tpot_s else None,
+        "command": list(replica.command),
+        "environment": dict(replica.environment),
+        "why": replica.why,
+        "runner_up": replica.runner_up,
+    }
+
+
+def _device(device: Device) -> Document:
+    return {"type": device.type, "node": device.node, "index": device.index}
+
+
+def _gpu(gpu: GpuPlan) -> Document:
+    return {
+        **_device(gpu.device),
+        "price_per_hour": gpu.price_per_hour,
+        "capacity_bytes": gpu.capacity_bytes,
+        "used_bytes": gpu.used_bytes,
+        "budget_bytes": sum(share.budget_bytes for share in gpu.shares),
+        "weights_bytes": sum(share.weights_bytes for share in gpu.shares),
+        "kv_cache_bytes": sum(share.kv_cache_bytes for share in gpu.shares),
+        "activations_bytes": sum(share.activations_bytes for share in gpu.shares),
+        "runtime_bytes": sum(share.runtime_bytes for share in gpu.shares),
+        "headroom_bytes": gpu.headroom_bytes,
+        "replicas": [_share(share) for share in gpu.shares],
+        "sleepers": [],
+    }
+
+
+def _share(share: GpuShare) -> Document:
+    return {
+        "id": share.replica,
+        "rank": share.rank,
+        "bytes": share.claimed_bytes,
+        "budget_bytes": share.budget_bytes,
+        "weights_bytes": share.weights_bytes,
+        "kv_cache_bytes": share.kv_cache_bytes,
+        "activations_bytes": share.activations_bytes,
+        "runtime_bytes": share.runtime_bytes,
+        "load_peak_bytes": share.load_peak_bytes,
+    }
+
+
+def _naive(naive: Naive | None) -> Document | None:
+    if naive is None:
+        return None
+    return {
+        "gpu": naive.gpu,
+        "cards": naive.cards,
+        "cost_per_hour": naive.cost_per_hour,
+        "cards_ratio": naive.cards_ratio,
+        "cost_ratio": naive.cost_ratio,
+        "by_model": dict(naive.by_model),
+    }
