@@ -1,0 +1,53 @@
+"""Finding a card by what drivers, shops and people call it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from cotenant.domain.gpu import GpuSpec
+from cotenant.errors import UnknownGpuError
+
+_MAKERS = frozenset({"nvidia", "amd", "intel", "geforce", "tesla", "gpu", "instinct"})
+
+
+def pick(name: str, cards: Sequence[GpuSpec]) -> GpuSpec:
+    """The one of `cards` that `name` means: letter by letter, else as a set of words, else as the only card
+    that has all its words. Raises UnknownGpuError naming the candidates or the nearest."""
+    asked = name[:120]
+    letters, words = _letters(asked), _words(asked)
+    for matches in (
+        lambda called: _letters(called) == letters,
+        lambda called: _words(called) == words,
+        lambda called: bool(words) and words <= _words(called),
+    ):
+        found = [card for card in cards if any(map(matches, (card.name, *card.aliases)))]
+        if found:
+            return _only(asked, found)
+    raise UnknownGpuError(f"unknown card {asked!r}", hint=_nearest(asked, cards))
+
+
+def _letters(name: str) -> str:
+    return "".join(part for part in re.findall(r"[a-z]+|[0-9]+", name.lower()) if part not in _MAKERS)
+
+
+def _words(name: str) -> frozenset[str]:
+    """Runs of letters and of digits; `sxm4` and `sxm` are one word, `80gb` and `80g` another."""
+    text = re.sub(r"sxm[0-9]\b", "sxm", name.lower())
+    pieces = re.findall(r"[0-9]+(?=gi?b?\b)|[a-z0-9]+", text)
+    return frozenset(piece for piece in pieces if piece not in _MAKERS and piece not in ("gb", "g", "gib"))
+
+
+def _only(asked: str, found: list[GpuSpec]) -> GpuSpec:
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(card.name for card in found[:8])
+    raise UnknownGpuError(f"{asked!r} could be {len(found)} cards", hint=f"say which: {names}")
+
+
+def _nearest(asked: str, cards: Sequence[GpuSpec]) -> str:
+    by_letters = {_letters(name): card.name for card in cards for name in (card.name, *card.aliases)}
+    close = get_close_matches(_letters(asked), by_letters, n=3, cutoff=0.5)
+    names = dict.fromkeys(by_letters[key] for key in close)
+    return f"nearest: {', '.join(names)}" if names else "`cotenant gpus` lists the cards"
