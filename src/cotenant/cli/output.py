@@ -1,0 +1,71 @@
+"""Data to stdout, the rest to stderr; errors in one line with a hint; the exit status of the contract."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import click
+
+from cotenant.errors import CotenantError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+P = ParamSpec("P")
+
+FITS, BAD_INPUT, DOES_NOT_FIT = 0, 1, 3
+PLAIN_WIDTH = 100  # columns where the output is not a terminal
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`: the answer as one JSON document on stdout."""
+    return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout.")(function)
+
+
+def reports_errors(function: Callable[P, int | None]) -> Callable[P, None]:
+    """Turn a command that returns its exit status into one that also reports refusals as the contract says."""
+
+    @functools.wraps(function)
+    def command(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            status = function(*args, **kwargs)
+        except CotenantError as error:
+            report_error(error, as_json=bool(kwargs.get("as_json")))
+            status = BAD_INPUT
+        sys.stdout.flush()
+        raise SystemExit(status or 0)
+
+    return command
+
+
+def report_error(error: CotenantError, *, as_json: bool) -> None:
+    """Every fault with its path and hint: JSON on stdout, or text on stderr."""
+    if as_json:
+        from cotenant.report.document import error_document
+
+        emit(error_document(error))
+        return
+    for fault in error.faults():
+        where = f"{fault.path}: " if fault.path else ""
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        click.echo(f"{where}{fault.message}", err=True)
+        if fault.hint:
+            click.secho("hint: ", fg="cyan", bold=True, nl=False, err=True)
+            click.echo(fault.hint, err=True)
+
+
+def emit(document: object) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def console() -> Console:
+    """Where text answers are written: stdout, as wide as the terminal, NO_COLOR respected."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    return Console(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)

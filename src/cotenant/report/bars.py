@@ -1,0 +1,76 @@
+"""Bars to scale, in characters: every GPU as one line of cells.
+
+The fill says which term a cell is, the colour which replica, so that nothing is said by colour alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cotenant.units import format_gib
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+FILLS = {"weights": "█", "kv_cache": "▓", "activations": "▒", "runtime": "░", "used": "╳", "headroom": "·"}
+COLOURS = ("bright_blue", "bright_magenta", "bright_cyan", "bright_yellow", "bright_green", "bright_red")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One part of a bar: whose it is (an index for the colour, -1 for nobody), which term, how many bytes."""
+
+    owner: int
+    term: str
+    bytes: int
+
+
+def cells(sizes: Sequence[int], width: int) -> list[int]:
+    """Whole cells for each size, `width` in all, by largest remainder: no part is off by a whole cell."""
+    whole = sum(sizes)
+    if whole <= 0:
+        return [0] * len(sizes)
+    exact = [size * width / whole for size in sizes]
+    given = [int(share) for share in exact]
+    order = sorted(range(len(sizes)), key=lambda part: (given[part] - exact[part], part))
+    for part in order[: width - sum(given)]:
+        given[part] += 1
+    return given
+
+
+def bar(segments: Sequence[Segment], width: int) -> Text:
+    """The line itself. What overflows the card must be left out by the caller: sizes are >= 0."""
+    from rich.text import Text
+
+    line = Text()
+    for segment, count in zip(segments, cells([max(0, one.bytes) for one in segments], width), strict=True):
+        line.append(FILLS[segment.term] * count, style=colour(segment.owner))
+    return line
+
+
+def captions(names: Sequence[str], sizes: Sequence[int], width: int) -> Text:
+    """A line of names above a bar, each cut to the cells of its part."""
+    from rich.text import Text
+
+    line = Text()
+    for owner, (name, count) in enumerate(zip(names, cells(sizes, width), strict=True)):
+        short = name if len(name) < count else name[: max(0, count - 2)] + ("…" if count > 1 else "")
+        line.append(short[:count].ljust(count), style=colour(owner if owner < len(names) - 1 else -1))
+    return line
+
+
+def colour(owner: int) -> str:
+    """The colour of a replica; dim for what belongs to nobody."""
+    return COLOURS[owner % len(COLOURS)] if owner >= 0 else "dim"
+
+
+def legend(width_bytes: int, *, used: bool = False) -> str:
+    """What the fills mean and how much one cell is."""
+    parts = [
+        f"{fill} {term.replace('_', ' ').replace('kv', 'KV')}"
+        for term, fill in FILLS.items()
+        if used or term != "used"
+    ]
+    return "  ".join(parts) + f"   1 cell = {format_gib(width_bytes)}"
