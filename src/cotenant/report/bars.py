@@ -50,14 +50,14 @@ def bar(segments: Sequence[Segment], width: int) -> Text:
     return line
 
 
-def captions(names: Sequence[str], sizes: Sequence[int], width: int) -> Text:
-    """A line of names above a bar, each cut to the cells of its part."""
+def captions(parts: Sequence[tuple[str, int, int]], width: int) -> Text:
+    """A line of names above a bar, each cut to the cells of its part: (name, owner, bytes)."""
     from rich.text import Text
 
     line = Text()
-    for owner, (name, count) in enumerate(zip(names, cells(sizes, width), strict=True)):
-        short = name if len(name) < count else name[: max(0, count - 2)] + ("…" if count > 1 else "")
-        line.append(short[:count].ljust(count), style=colour(owner if owner < len(names) - 1 else -1))
+    for (name, owner, _), count in zip(parts, cells([size for _, _, size in parts], width), strict=True):
+        short = name if len(name) < count else name[: max(0, count - 2)] + "…"
+        line.append(short[: max(0, count)].ljust(count), style=colour(owner))
     return line
 
 

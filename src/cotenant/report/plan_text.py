@@ -1,0 +1,178 @@
+"""A plan on one screen: bars to scale, choices and reasons, the usual sizing, the commands."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan
+from cotenant.report.bars import Segment, bar, captions, colour, legend
+from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_TERMS = ("weights", "kv_cache", "activations", "runtime")
+
+
+def print_plan(plan: Plan, console: Console) -> None:
+    """Write the whole answer."""
+    owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
+    console.print(_headline(plan), style="bold")
+    for gpu in plan.gpus:
+        console.print()
+        _print_gpu(gpu, owners, console)
+    if plan.gpus:
+        console.print(legend(max(gpu.capacity_bytes for gpu in plan.gpus) // _width(console)), style="dim")
+    if plan.replicas:
+        console.print()
+        console.print(_choices(plan, owners))
+        _print_reasons(plan, owners, console)
+    _print_shortfalls(plan, console)
+    _print_naive(plan, console)
+    _print_commands(plan, owners, console)
+    for warning in plan.warnings:
+        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+
+
+def _headline(plan: Plan) -> str:
+    models = len({replica.model for replica in plan.replicas})
+    if not plan.feasible:
+        missing = ", ".join(short.model for short in plan.shortfalls)
+        return f"does not fit: no room for {missing}. The nearest plan places {models} model(s):"
+    types: dict[str, int] = {}
+    for gpu in plan.gpus:
+        types[gpu.device.type] = types.get(gpu.device.type, 0) + 1
+    cards = " + ".join(f"{count} x {name}" for name, count in types.items())
+    least = min(gpu.headroom_bytes / gpu.capacity_bytes for gpu in plan.gpus)
+    cost = f", {format_price(plan.cost_per_hour)}" if plan.cost_per_hour is not None else ""
+    return (
+        f"{models} model(s) on {cards}{cost}: fits, {format_percent(least, digits=1)} headroom "
+        f"(asked {format_percent(plan.headroom)}), {_proof(plan)}"
+    )
+
+
+def _proof(plan: Plan) -> str:
+    if plan.gap is None:
+        return "no bound"
+    if plan.gap <= 0:
+        return "proven cheapest of the declared choices"
+    return f"within {format_percent(plan.gap, digits=1)} of the cheapest possible"
+
+
+def _width(console: Console) -> int:
+    return max(20, console.width - 2)
+
+
+def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
+    title = f"{gpu.device.type}  node {gpu.device.node}, card {gpu.device.index}"
+    price = f", {format_price(gpu.price_per_hour)}" if gpu.price_per_hour is not None else ""
+    console.print(f"{title}  {format_gib(gpu.capacity_bytes)}{price}", style="bold")
+    segments, names = [], []
+    if gpu.used_bytes:
+        segments.append(Segment(-1, "used", gpu.used_bytes))
+        names.append(("others", -1, gpu.used_bytes))
+    for share in gpu.shares:
+        owner = owners[share.replica]
+        segments += [Segment(owner, term, getattr(share, f"{term}_bytes")) for term in _TERMS]
+        segments.append(Segment(owner, "headroom", share.claimed_bytes - share.footprint_bytes))
+        names.append((share.replica, owner, share.claimed_bytes))
+    segments.append(Segment(-1, "headroom", gpu.headroom_bytes))
+    names.append(("headroom", -1, gpu.headroom_bytes))
+    console.print(captions(names, _width(console)))
+    console.print(bar(segments, _width(console)))
+    console.print(_gpu_table(gpu, owners))
+
+
+def _gpu_table(gpu: GpuPlan, owners: dict[str, int]) -> Table:
+    table = _table("replica", "weights", "KV cache", "activations", "runtime", "together", "of the card")
+    for share in gpu.shares:
+        figures = [format_gib(getattr(share, f"{term}_bytes")) for term in _TERMS]
+        portion = format_percent(share.claimed_bytes / gpu.capacity_bytes, digits=1)
+        table.add_row(
+            share.replica, *figures, format_gib(share.claimed_bytes), portion, style=colour(owners[share.replica])
+        )
+    if gpu.used_bytes:
+        part = format_percent(gpu.used_bytes / gpu.capacity_bytes, digits=1)
+        table.add_row("held by others", "", "", "", "", format_gib(gpu.used_bytes), part)
+    left = format_percent(gpu.headroom_bytes / gpu.capacity_bytes, digits=1)
+    table.add_row("headroom", "", "", "", "", format_gib(gpu.headroom_bytes), left, style="dim")
+    return table
+
+
+def _table(*columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
+    return table
+
+
+def _choices(plan: Plan, owners: dict[str, int]) -> Table:
+    table = _table("replica", "precision", "KV", "tp", "max_model_len", "max_num_seqs", "TTFT", "TPOT")
+    for replica in plan.replicas:
+        settings = replica.settings
+        table.add_row(
+            replica.id,
+            replica.quantization,
+            settings.kv_cache_dtype,
+            str(settings.tensor_parallel_size),
+            f"{settings.max_model_len:,}",
+            f"{settings.max_num_seqs:,}",
+            _time(replica.ttft_s),
+            _time(replica.tpot_s),
+            style=colour(owners[replica.id]),
+        )
+    return table
+
+
+def _time(interval: tuple[float, float, float] | None) -> str:
+    return f"~{format_seconds(interval[1])}" if interval else "-"
+
+
+def _print_reasons(plan: Plan, owners: dict[str, int], console: Console) -> None:
+    for replica in plan.replicas:
+        for sentence in (replica.why, replica.runner_up):
+            if sentence:
+                console.print(f"  {replica.id}: {sentence}", style=colour(owners[replica.id]))
+
+
+def _print_shortfalls(plan: Plan, console: Console) -> None:
+    for short in plan.shortfalls:
+        console.print()
+        lack = f" (short of {format_bytes(short.shortfall_bytes)})" if short.shortfall_bytes else ""
+        console.print(f"{short.model} has no place{lack}: {short.reason}", style="bold red")
+        for remedy in short.remedies:
+            console.print(f"  would fit: {remedy}")
+
+
+def _print_naive(plan: Plan, console: Console) -> None:
+    if plan.naive is None:
+        return
+    naive = plan.naive
+    console.print()
+    cost = f", {naive.cost_ratio:.1f}x the cost" if naive.cost_ratio is not None else ""
+    console.print(
+        f"The usual sizing (each model alone, FP16, full context x 16 slots): {naive.cards} x {naive.gpu}, "
+        f"{naive.cards_ratio:.1f}x the cards{cost}"
+    )
+    for name, sentence in naive.by_model.items():
+        console.print(f"  {name}: {sentence}", style="dim")
+
+
+def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> None:
+    """Each command whole on its line, however long: it is there to be copied."""
+    if not plan.replicas:
+        return
+    console.print()
+    console.print("Start in this order, each once the one before answers on /health:", style="bold")
+    for replica in sorted(plan.replicas, key=lambda one: one.start_order):
+        console.print(command_line(replica), style=colour(owners[replica.id]), soft_wrap=True)
+
+
+def command_line(replica: ReplicaPlan) -> str:
+    """The command as one shell line, quoted."""
+    environment = [f"{name}={shlex.quote(value)}" for name, value in replica.environment.items()]
+    return " ".join([*environment, shlex.join(replica.command)])
