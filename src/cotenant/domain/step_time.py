@@ -1,0 +1,95 @@
+"""How long a step takes, as straight lines: what the simulator and the sizing of traffic need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Times(Protocol):
+    """Anything that times a step: the exact roofline or the straight lines below."""
+
+    @property
+    def first_token_s(self) -> float:
+        """What a first token costs besides its prefill (HTTP, tokeniser, scheduling)."""
+        ...
+
+    @property
+    def low(self) -> float:
+        """The lower end of the 90 % interval, as a factor on any time."""
+        ...
+
+    @property
+    def high(self) -> float:
+        """The upper end of the 90 % interval, as a factor on any time."""
+        ...
+
+    def decode_step_s(self, batch: float, context_tokens: float) -> float:
+        """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
+        ...
+
+    def prefill_s(self, tokens: float, squares: float | None = None) -> float:
+        """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Linear step times of one replica, in seconds, with a relative 90 % interval.
+
+        decode step = base_s + per_sequence_s x batch + per_context_token_s x total context
+        prefill     = prefill_base_s + prefill_per_token_s x tokens + prefill_per_token_squared_s x sum(len^2)
+
+    The form that public simulators use (per-configuration fits of it err 5 % where they were measured).
+    `batch_range`, `context_range` (tokens a sequence) and `prefill_range` (tokens) are where the lines were
+    drawn; outside they extrapolate. A true time lies in [low, high] x the value nine times in ten.
+    """
+
+    base_s: float
+    per_sequence_s: float
+    per_context_token_s: float
+    prefill_base_s: float
+    prefill_per_token_s: float
+    prefill_per_token_squared_s: float
+    first_token_s: float
+    low: float
+    high: float
+    batch_range: tuple[int, int]
+    context_range: tuple[int, int]
+    prefill_range: tuple[int, int]
+    why: str = ""
+
+    def decode_step_s(self, batch: float, context_tokens: float) -> float:
+        """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
+        return self.base_s + self.per_sequence_s * batch + self.per_context_token_s * context_tokens
+
+    def prefill_s(self, tokens: float, squares: float | None = None) -> float:
+        """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
+        square = tokens * tokens if squares is None else squares
+        return self.prefill_base_s + self.prefill_per_token_s * tokens + self.prefill_per_token_squared_s * square
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """Other step times, all `factor` times as long: what the ends of an interval would mean.
+
+    Its own interval is a point, since the factor has been taken from it.
+    """
+
+    times: Times
+    factor: float
+    low: float = 1.0
+    high: float = 1.0
+
+    @property
+    def first_token_s(self) -> float:
+        """What a first token costs besides its prefill."""
+        return self.factor * self.times.first_token_s
+
+    def decode_step_s(self, batch: float, context_tokens: float) -> float:
+        """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
+        return self.factor * self.times.decode_step_s(batch, context_tokens)
+
+    def prefill_s(self, tokens: float, squares: float | None = None) -> float:
+        """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
+        return self.factor * self.times.prefill_s(tokens, squares)

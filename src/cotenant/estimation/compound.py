@@ -1,0 +1,179 @@
+"""The total of a random number of independent sizes, and its upper quantile.
+
+Two questions, one answer each: `poisson_total` (the number is Poisson: requests in service at a random
+moment) and `fixed_total` (the number is fixed: N always in flight). Both are deterministic plain Python.
+
+Where the total is close to normal (skewness at most `_NORMAL_SKEW` and no lattice to be seen) the
+Cornish-Fisher expansion answers, within 0.5 % of the exact quantile for probabilities down to 0.1 %. Elsewhere
+the distribution is computed on a grid of `_GRID` cells below the quantile: sizes are shared between
+neighbouring cells so that means hold exactly, and the answer is a cell's upper edge, so at most about one cell
+(0.5 %) above the truth. Tests hold both to 1 % against simulation and against finer grids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, exp, sqrt
+from operator import mul
+
+from cotenant.estimation.normal import normal_quantile
+
+_GRID = 192  # cells below the quantile
+_COARSE = 64  # cells of the first look
+_NORMAL_SKEW = 0.6
+_SMOOTH = 0.3  # number x squared variation of a size: above, sums of n and n + 1 sizes overlap
+_SMOOTH_ATOMS = 16  # a fixed number of sizes from fewer values than this may have a lattice
+_MANY = 60  # this many sizes hide their lattice anyway: half a size is less than 0.7 % of the total
+
+Atoms = Sequence[tuple[float, float]]  # (size, probability); probabilities sum to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Mean, variance, third and fourth central moments (cumulants) of a total."""
+
+    mean: float
+    variance: float
+    third: float
+    fourth: float
+
+    @property
+    def skewness(self) -> float:
+        """Third cumulant over the 1.5th power of the variance."""
+        return self.third / self.variance**1.5 if self.variance > 0 else 0.0
+
+    @property
+    def excess(self) -> float:
+        """Fourth cumulant over the squared variance."""
+        return self.fourth / self.variance**2 if self.variance > 0 else 0.0
+
+    def bound(self, overflow: float) -> float:
+        """Cantelli's inequality: whatever the distribution, its quantile lies below."""
+        return self.mean + sqrt(self.variance * (1 - overflow) / overflow)
+
+    def quantile(self, p: float) -> float:
+        """Cornish and Fisher's expansion to the fourth cumulant."""
+        z = normal_quantile(p)
+        skew, excess = self.skewness, self.excess
+        shifted = z + (z * z - 1) * skew / 6 + (z**3 - 3 * z) * excess / 24 - (2 * z**3 - 5 * z) * skew * skew / 36
+        return self.mean + sqrt(self.variance) * shifted
+
+
+def poisson_total(mean_number: float, atoms: Atoms, overflow: float) -> float:
+    """The size that the sum of Poisson(`mean_number`) sizes exceeds with probability at most `overflow`."""
+    first, second, third, fourth = (mean_number * sum(p * x**k for x, p in atoms) for k in (1, 2, 3, 4))
+    total = Moments(first, second, third, fourth)  # a compound Poisson's cumulants are its raw moments
+    if first <= 0 or exp(-mean_number) >= 1 - overflow:
+        return 0.0
+    if len(atoms) == 1:
+        return poisson_quantile(mean_number, 1 - overflow) * atoms[0][0]
+    smooth = mean_number >= _MANY or mean_number * (mean_number * second / first**2 - 1) >= _SMOOTH
+    if smooth and total.skewness <= _NORMAL_SKEW:
+        return total.quantile(1 - overflow)
+    return _on_finer_grids(total.bound(overflow), atoms, partial(_panjer, mean_number, 1 - overflow))
+
+
+def fixed_total(number: int, atoms: Atoms, overflow: float) -> float:
+    """The size that the sum of exactly `number` sizes exceeds with probability at most `overflow`."""
+    if len(atoms) == 1 or number == 0:
+        return number * atoms[0][0]
+    mean = sum(p * x for x, p in atoms)
+    second, third, fourth = (sum(p * (x - mean) ** k for x, p in atoms) for k in (2, 3, 4))
+    total = Moments(number * mean, number * second, number * third, number * (fourth - 3 * second**2))
+    largest = number * max(x for x, _ in atoms)
+    if number > 1 and total.skewness <= _NORMAL_SKEW and len(atoms) >= _SMOOTH_ATOMS:
+        return min(largest, total.quantile(1 - overflow))
+    bound = min(largest, total.bound(overflow))
+    return min(largest, _on_finer_grids(bound, atoms, partial(_power, number, 1 - overflow)))
+
+
+def _on_finer_grids(bound: float, atoms: Atoms, find: Callable[[list[float], int], int]) -> float:
+    """The quantile below `bound`: coarse looks until most cells lie below it, then one fine one."""
+    cells = _COARSE
+    while True:
+        step = bound / cells
+        place = find(_on_grid(atoms, step, cells), cells)
+        if cells == _GRID:
+            return step * place
+        bound = min(bound, step * (place + 1))
+        if place >= cells // 2:
+            cells = _GRID
+
+
+def _on_grid(atoms: Atoms, step: float, cells: int) -> list[float]:
+    """Probabilities on 0, step, ... cells x step; each size is shared by its two neighbours, keeping the mean.
+
+    Larger sizes are left out: alone they put the total above the quantile.
+    """
+    grid = [0.0] * (cells + 2)
+    for size, probability in atoms:
+        place = size / step
+        below = int(place)
+        if below <= cells:
+            grid[below + 1] += probability * (place - below)
+            grid[below] += probability * (1 - place + below)
+    return grid
+
+
+def _panjer(mean_number: float, target: float, grid: list[float], cells: int) -> int:
+    """The first cell where the compound Poisson's distribution function reaches `target`, at most `cells`.
+
+    Panjer's recursion: g(0) = exp(-m (1 - f(0))), g(n) = (m / n) sum over j of j f(j) g(n - j).
+    """
+    scaled = [mean_number * j * f for j, f in enumerate(grid)][1:]
+    backward = [exp(-mean_number * (1 - grid[0]))]  # newest first
+    reached = backward[0]
+    place = 0
+    while reached < target and place < cells:
+        place += 1
+        value = sum(map(mul, scaled, backward)) / place
+        backward.insert(0, value)
+        reached += value
+    return place
+
+
+def _power(number: int, target: float, grid: list[float], cells: int) -> int:
+    """The first cell where the `number`-fold convolution's distribution function reaches `target`."""
+    reached = 0.0
+    for place, value in enumerate(_convolution_power(number, grid, cells + 1)):
+        reached += value
+        if reached >= target - 1e-12:
+            return place
+    return cells
+
+
+def _convolution_power(number: int, cells: list[float], limit: int) -> list[float]:
+    """Square and multiply, keeping cells below `limit`."""
+    result: list[float] = []
+    base = cells[:limit]
+    while True:
+        if number & 1:
+            result = _convolve(result, base, limit) if result else base
+        number >>= 1
+        if not number:
+            return result
+        base = _convolve(base, base, limit)
+
+
+def _convolve(first: list[float], second: list[float], limit: int) -> list[float]:
+    backward = second[::-1]
+    size = len(second)
+    length = min(limit, len(first) + size - 1)
+    return [
+        sum(map(mul, first[max(0, n - size + 1) : n + 1], backward[max(0, size - 1 - n) :])) for n in range(length)
+    ]
+
+
+def poisson_quantile(mean: float, p: float) -> int:
+    """The smallest n with P(Poisson(mean) <= n) >= p; by Cornish-Fisher above 600 (exp would underflow)."""
+    if mean > 600:
+        return ceil(Moments(mean, mean, mean, mean).quantile(p))
+    term = reached = exp(-mean)
+    number = 0
+    while reached < p and number < 2000:
+        number += 1
+        term *= mean / number
+        reached += term
+    return number

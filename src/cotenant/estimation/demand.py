@@ -1,0 +1,219 @@
+"""From traffic to one replica's needs: how many at once, how much cache, how long a sequence, how fast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil
+
+from cotenant.domain.demand import Demand, Overload
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.step_time import Scaled, Times
+from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.errors import InputError
+from cotenant.estimation.compound import fixed_total, poisson_quantile, poisson_total
+from cotenant.estimation.in_flight import Held, SequenceBytes, held_context, held_tokens, mean_context, sizes
+from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
+from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
+from cotenant.estimation.service import Service, closed_service, open_service, saturation
+from cotenant.units import format_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Flight:
+    """The lengths of requests and the mixture that they hold; `outputs` None where the context alone is known."""
+
+    inputs: LengthModel
+    outputs: LengthModel | None
+    held: tuple[Held, ...]
+
+
+def demand(
+    model: ModelSpec,
+    traffic: Traffic,
+    *,
+    times: Times,
+    sequence_bytes: SequenceBytes,
+    overflow: float = 0.01,
+    model_limit: int | None = None,
+    replicas: int = 1,
+    slo: Slo | None = None,
+    adapters: Iterable[Adapter] = (),
+) -> Demand | Overload:
+    """What one of `replicas` equal replicas needs for its share of `traffic`.
+
+    `sequence_bytes(tokens)` is the cache of one sequence as the engine reserves it (blocks, windows, states);
+    it must not fall with length. `model_limit` (tokens) defaults to the model's own. A rate is the day's mean
+    and is sized at its busiest hour. Returns Overload where the rate is past what one replica can ever serve.
+    Raises InputError on traffic without lengths, or numbers out of range.
+    """
+    _check(traffic, overflow, replicas)
+    limit = sequence_limit(_parts(traffic), model_limit or model.max_model_len)
+    flight = _flight(model, traffic, limit.tokens)
+    doubts: tuple[str, ...] = ()
+    if traffic.concurrent is not None:
+        number = ceil(traffic.concurrent / replicas)
+        service = closed_service(number, flight.inputs, flight.outputs, flight.held, times)
+        atoms = sizes(flight.held, service.prefill_share, sequence_bytes)
+        needed, at_most = fixed_total(number, atoms, overflow), number
+    else:
+        rate = busiest_rate(traffic) / replicas
+        outputs = flight.outputs or ConstantLength(0.0)
+        found = open_service(rate, flight.inputs, outputs, flight.held, times)
+        if found is None:
+            return _overload(rate, saturation(flight.inputs, outputs, flight.held, times))
+        service = found
+        atoms = sizes(flight.held, service.prefill_share, sequence_bytes)
+        needed = poisson_total(service.in_service, atoms, overflow)
+        doubts = _doubts(rate, flight, outputs, times)
+        at_most = max(1, poisson_quantile(service.in_service, P999))
+    answer = _answer(limit, at_most, needed, overflow, service, sequence_bytes, atoms, flight)
+    parts = kv_by_adapter(answer.kv_needed_bytes, tuple(adapters))
+    answer = replace(answer, kv_by_adapter=parts, warnings=(*answer.warnings, *doubts))
+    return _with_times(answer, service, flight, times, slo, fixed=traffic.concurrent is not None)
+
+
+def busiest_rate(traffic: Traffic) -> float:
+    """Requests/s of the busiest hour: the day's mean x the largest weight over the mean weight."""
+    rate = traffic.requests_per_second or 0.0
+    if not traffic.by_hour or sum(traffic.by_hour) <= 0:
+        return rate
+    return rate * max(traffic.by_hour) * len(traffic.by_hour) / sum(traffic.by_hour)
+
+
+def kv_by_adapter(needed_bytes: int, adapters: tuple[Adapter, ...]) -> dict[str, int]:
+    """The pool by adapter, in proportion to traffic; what goes to no adapter stands under "base".
+
+    They share one pool, so parts add up to the whole. Adapters without a share split what is left evenly with
+    the base. Raises InputError when shares exceed 100 %.
+    """
+    if not adapters:
+        return {}
+    named = sum(adapter.share or 0.0 for adapter in adapters)
+    if named > 1 + 1e-9:
+        raise InputError(f"adapters' shares add up to {named:.0%}", hint="shares are of the model's whole traffic")
+    silent = sum(adapter.share is None for adapter in adapters)
+    even = max(0.0, 1 - named) / (silent + 1)
+    parts = {a.name: int(needed_bytes * (even if a.share is None else a.share)) for a in adapters}
+    return {**parts, "base": needed_bytes - sum(parts.values())}
+
+
+def _check(traffic: Traffic, overflow: float, replicas: int) -> None:
+    if not 0 < overflow < 1:
+        raise InputError(f"kv_overflow is a probability between 0 and 1, not {overflow}", hint="write 1%")
+    if replicas < 1:
+        raise InputError(f"{replicas} replicas serve nothing")
+    if (traffic.requests_per_second is None) == (traffic.concurrent is None):
+        raise InputError(
+            "traffic needs a rate or a concurrency, and one only", hint="requests_per_second or concurrent"
+        )
+    if (traffic.requests_per_second is not None and traffic.requests_per_second <= 0) or (
+        traffic.concurrent is not None and traffic.concurrent <= 0
+    ):
+        raise InputError("traffic must be positive")
+
+
+def _parts(traffic: Traffic) -> tuple[Lengths, ...]:
+    """The lengths that make up a sequence: input and output, or the context in flight alone."""
+    known = tuple(part for part in (traffic.input_tokens, traffic.output_tokens) if part is not None)
+    if traffic.input_tokens is not None:
+        return known
+    if traffic.context_tokens is not None and traffic.concurrent is not None:
+        return (traffic.context_tokens,)
+    raise InputError("traffic has no lengths", hint="a rate needs input_tokens, a concurrency context_tokens")
+
+
+def _flight(model: ModelSpec, traffic: Traffic, limit: int) -> _Flight:
+    if traffic.input_tokens is None:
+        if traffic.context_tokens is None:
+            raise InputError("traffic has no lengths")
+        context = length_model(traffic.context_tokens, cap=limit)
+        return _Flight(context, None, held_context(context, limit))
+    inputs = length_model(traffic.input_tokens, cap=limit)
+    if traffic.output_tokens is None:
+        if not model.encoder_only and traffic.concurrent is None:
+            raise InputError("a rate needs output_tokens, as well as input_tokens", hint="{p50: 150, p95: 400}")
+        return _Flight(inputs, ConstantLength(0.0), held_tokens(inputs, ConstantLength(0.0), limit))
+    outputs = length_model(traffic.output_tokens, cap=limit)
+    return _Flight(inputs, outputs, held_tokens(inputs, outputs, limit))
+
+
+def _doubts(rate: float, flight: _Flight, outputs: LengthModel, times: Times) -> tuple[str, ...]:
+    """A warning where the slow end of the step times' interval would mean overload."""
+    slow = Scaled(times, times.high)
+    if open_service(rate, flight.inputs, outputs, flight.held, slow) is not None:
+        return ()
+    limit = saturation(flight.inputs, outputs, flight.held, slow)
+    return (
+        f"{rate:.3g} requests/s a replica may overload it: were steps {times.high:.2g} times as long, the end of "
+        f"their 90 % interval, it would saturate at {limit:.3g} requests/s",
+    )
+
+
+def _answer(
+    limit: SequenceLimit,
+    at_most: int,
+    needed: float,
+    overflow: float,
+    service: Service,
+    sequence_bytes: SequenceBytes,
+    atoms: Iterable[tuple[float, float]],
+    flight: _Flight,
+) -> Demand:
+    mean_bytes = sum(size * p for size, p in atoms)
+    tokens = needed * mean_context(flight.held, service.prefill_share) / mean_bytes if mean_bytes else 0.0
+    longest = sequence_bytes(limit.tokens)
+    return Demand(
+        max_model_len=limit.tokens,
+        max_model_len_is_minimum=limit.is_minimum,
+        refused_share=limit.refused_share,
+        max_num_seqs=at_most,
+        mean_in_service=service.in_service,
+        in_service_p999=at_most,
+        kv_needed_tokens=ceil(tokens),
+        kv_needed_bytes=min(ceil(needed), longest * max(at_most, 1)),
+        kv_minimum_bytes=longest,
+        kv_worst_case_bytes=longest * at_most,
+        overflow=overflow,
+        warnings=(limit.warning,) if limit.warning else (),
+    )
+
+
+def _with_times(
+    answer: Demand, service: Service, flight: _Flight, times: Times, slo: Slo | None, *, fixed: bool
+) -> Demand:
+    """TTFT and TPOT at the asked percentile, and whether they hold: by value, with a warning where the interval
+    reaches past the target."""
+    share = (slo.percentile if slo else 95.0) / 100
+    batch = answer.max_num_seqs if fixed else 1 + poisson_quantile(service.in_service, share)
+    ttft = _interval(service.ttft_s(flight.inputs.quantile(share), batch, times), times)
+    decodes = flight.outputs is None or flight.outputs.mean > 0
+    tpot = _interval(service.tpot_s(batch, times), times) if decodes else None
+    targets = (("TTFT", ttft, slo.ttft_s if slo else None), ("TPOT", tpot, slo.tpot_s if slo else None))
+    asked = [(name, times_s, target) for name, times_s, target in targets if times_s and target is not None]
+    warnings = [
+        f"estimated {name} at p{share * 100:g} is {format_seconds(found[1])}, up to {format_seconds(found[2])}: "
+        f"the target of {format_seconds(target)} {'may not' if found[1] <= target else 'does not'} hold"
+        for name, found, target in asked
+        if found[2] > target
+    ]
+    return replace(
+        answer,
+        percentile=share * 100,
+        ttft_s=ttft,
+        tpot_s=tpot,
+        slo_held=all(found[1] <= target for _, found, target in asked) if asked else None,
+        warnings=(*answer.warnings, *warnings),
+    )
+
+
+def _interval(value: float, times: Times) -> tuple[float, float, float]:
+    return value * times.low, value, value * times.high
+
+
+def _overload(rate: float, limit: float) -> Overload:
+    return Overload(
+        requests_per_second=rate,
+        saturation=limit,
+        reason=f"{rate:.3g} requests/s overload one replica: it saturates at {limit:.3g} requests/s",
+    )

@@ -1,0 +1,134 @@
+"""Token lengths as a distribution: log-normal through p50 and p95, or constant."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, inf, log
+from typing import Protocol
+
+from cotenant.domain.workload import Lengths
+from cotenant.errors import InputError
+from cotenant.estimation.normal import Z95, normal_cdf, normal_quantile
+
+_CELLS = 24
+_REACH = (
+    3.9  # cells reach this many standard deviations either way; 1e-4 of the mass lies outside, kept at the ends
+)
+
+
+class LengthModel(Hashable, Protocol):
+    """How long requests are, in tokens."""
+
+    @property
+    def mean(self) -> float:
+        """Mean length."""
+        ...
+
+    def quantile(self, p: float) -> float:
+        """The length that a share `p` of requests does not exceed, 0 < p < 1."""
+        ...
+
+    def share_above(self, tokens: float) -> float:
+        """The share of requests longer than `tokens`."""
+        ...
+
+    def cells(self) -> tuple[tuple[float, float], ...]:
+        """(length, probability) pairs that keep the mean exactly."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLength:
+    """Every request alike."""
+
+    tokens: float
+
+    @property
+    def mean(self) -> float:
+        """Mean length."""
+        return self.tokens
+
+    def quantile(self, p: float) -> float:
+        """Always the one length."""
+        return self.tokens
+
+    def share_above(self, tokens: float) -> float:
+        """1 or 0."""
+        return float(self.tokens > tokens)
+
+    def cells(self) -> tuple[tuple[float, float], ...]:
+        """The one length."""
+        return ((self.tokens, 1.0),)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormalLength:
+    """exp(mu + sigma Z), capped at `maximum`: what would be longer is exactly `maximum` long."""
+
+    mu: float
+    sigma: float
+    maximum: float = inf
+
+    @property
+    def mean(self) -> float:
+        """Mean of the capped length: E[X; X < max] + max P(X >= max)."""
+        top = (log(self.maximum) - self.mu) / self.sigma if self.maximum < inf else inf
+        body = exp(self.mu + self.sigma**2 / 2) * normal_cdf(top - self.sigma)
+        return body + (self.maximum * normal_cdf(-top) if self.maximum < inf else 0.0)
+
+    def quantile(self, p: float) -> float:
+        """exp(mu + sigma z_p), at most `maximum`."""
+        return min(self.maximum, exp(self.mu + self.sigma * normal_quantile(p)))
+
+    def share_above(self, tokens: float) -> float:
+        """P(X > tokens); nothing is above `maximum`."""
+        if tokens >= self.maximum:
+            return 0.0
+        return 1.0 if tokens <= 0 else normal_cdf((self.mu - log(tokens)) / self.sigma)
+
+    def cells(self) -> tuple[tuple[float, float], ...]:
+        """Cells of equal width in z, each at its conditional mean: the tail is kept as finely as the middle.
+
+        The first and last cell take everything beyond; E[X; z in (a, b)] = e^(mu + sigma^2/2) (F(b-sigma) -
+        F(a-sigma)).
+        """
+        top = (log(self.maximum) - self.mu) / self.sigma if self.maximum < inf else inf
+        inner = [-_REACH + 2 * _REACH * k / _CELLS for k in range(1, _CELLS)]
+        edges = [-inf, *(z for z in inner if z < top), top] + ([] if top == inf else [inf])
+        scale = exp(self.mu + self.sigma**2 / 2)
+        found = []
+        for start, end in pairwise(edges):
+            probability = (
+                normal_cdf(-start) - normal_cdf(-end) if start > 0 else normal_cdf(end) - normal_cdf(start)
+            )
+            if probability < 1e-12:
+                continue
+            part = normal_cdf(end - self.sigma) - normal_cdf(start - self.sigma)
+            found.append((self.maximum if start >= top else scale * part / probability, probability))
+        return tuple(found)
+
+
+def length_model(lengths: Lengths, *, cap: float = inf) -> LengthModel:
+    """The distribution of `lengths`: log-normal through p50 and p95, one percentile alone constant.
+
+    `cap` is the model's own limit; the smaller of it and a declared maximum holds. Raises InputError when
+    no percentile is given, p95 lies below p50, or a length is not positive.
+    """
+    given = [value for value in (lengths.p50, lengths.p95, lengths.maximum) if value is not None]
+    if any(value <= 0 for value in given):
+        raise InputError("token lengths must be positive", hint="write p50, p95 and max as whole tokens")
+    maximum = min(cap, lengths.maximum if lengths.maximum is not None else inf)
+    if lengths.p50 is None and lengths.p95 is None:
+        if lengths.maximum is None:
+            raise InputError("token lengths need p50, p95 or max", hint="{p50: 600, p95: 1600}")
+        return ConstantLength(float(maximum))
+    if lengths.p50 is None or lengths.p95 is None:
+        return ConstantLength(float(min(maximum, lengths.p95 or lengths.p50 or 0)))
+    if lengths.p95 < lengths.p50:
+        raise InputError(f"p95 ({lengths.p95}) lies below p50 ({lengths.p50})", hint="swap them")
+    if lengths.p95 == lengths.p50:
+        return ConstantLength(float(min(maximum, lengths.p50)))
+    sigma = log(lengths.p95 / lengths.p50) / Z95
+    return LogNormalLength(log(lengths.p50), sigma, float(maximum))

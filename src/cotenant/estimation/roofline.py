@@ -1,0 +1,94 @@
+"""The roofline of one replica: bytes over bandwidth against FLOPs over peak, plus overheads.
+
+    decode step = pnorm(weights(B) + cache(B, c), flops(B, c)) + layers x overhead + all-reduces
+    prefill     = pnorm(weights(tokens), flops(tokens)) + attention(sum of len^2) + overheads
+
+with active experts = E (1 - (1 - k/E)^B): the expected number of distinct experts that B tokens reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pow as power
+
+from cotenant.estimation.step_constants import NORM
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRead:
+    """Layers that read alike: `bytes_per_token` of one rank, at most `window` tokens back (None: all)."""
+
+    bytes_per_token: float
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """One replica's work per rank and the rates that do it; all times follow.
+
+    `weights_bytes` are read every step, `expert_bytes` as far as experts are active (all ranks' shares are
+    alike, so one rank's clock is the step's). `weight_rate`, `cache_rate` are bytes/s, `compute_rate` FLOP/s,
+    all after efficiency. `flops_per_token` are the matrix products of one token, `attention_flops` of one
+    token against one token of context. `matmul_factor` stretches matrix products on a slow kernel.
+    """
+
+    weights_bytes: float
+    expert_bytes: float
+    num_experts: int
+    experts_per_token: int
+    flops_per_token: float
+    attention_flops: float
+    windowed_flops_per_token: float
+    cache: tuple[CacheRead, ...]
+    state_bytes: float
+    weight_rate: float
+    cache_rate: float
+    compute_rate: float
+    matmul_factor: float
+    overhead_s: float
+    all_reduce_s_per_token: float
+    first_token_s: float
+    low: float
+    high: float
+    why: str = ""
+
+    def decode_step_s(self, batch: float, context_tokens: float) -> float:
+        """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
+        reading = self._weights_s(batch) + self._cache_s(batch, context_tokens)
+        flops = self.flops_per_token * batch * self.matmul_factor + self.attention_flops * context_tokens
+        return _norm(reading, flops / self.compute_rate) + self.overhead_s + self.all_reduce_s_per_token * batch
+
+    def prefill_s(self, tokens: float, squares: float | None = None) -> float:
+        """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
+        square = tokens * tokens if squares is None else squares
+        per_token = self.flops_per_token * self.matmul_factor + self.windowed_flops_per_token
+        products = _norm(self._weights_s(tokens), per_token * tokens / self.compute_rate)
+        # causal: a token attends to half of its prompt on average
+        attention = self.attention_flops * square / 2 / self.compute_rate
+        return products + attention + self.overhead_s + self.all_reduce_s_per_token * tokens
+
+    def active_experts(self, tokens: float) -> float:
+        """Expected number of distinct experts a layer that `tokens` tokens reach: E (1 - (1 - k/E)^tokens)."""
+        if not self.num_experts:
+            return 0.0
+        return self.num_experts * (1 - power(1 - self.experts_per_token / self.num_experts, tokens))
+
+    def _weights_s(self, tokens: float) -> float:
+        read = self.weights_bytes
+        if self.num_experts:
+            read += self.expert_bytes * self.active_experts(tokens) / self.num_experts
+        return read * self.matmul_factor / self.weight_rate
+
+    def _cache_s(self, batch: float, context_tokens: float) -> float:
+        mean = context_tokens / batch if batch else 0.0
+        read = sum(layer.bytes_per_token * _seen(mean, layer.window) for layer in self.cache)
+        return batch * (read + 2 * self.state_bytes) / self.cache_rate  # a state is read and written back
+
+
+def _seen(context: float, window: int | None) -> float:
+    return context if window is None else min(context, window)
+
+
+def _norm(first: float, second: float) -> float:
+    """The p-norm of two times: between their maximum (full overlap) and their sum (none)."""
+    return power(power(first, NORM) + power(second, NORM), 1 / NORM)

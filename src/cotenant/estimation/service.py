@@ -1,0 +1,115 @@
+"""How many requests are in service and for how long: Little's law as a fixed point over step times.
+
+A request's service time is its prefill, its output tokens at the step time of the batch that it meets, and
+the prefills of the others that its engine runs meanwhile:
+
+    S(B) = P + O step(B, B c) + gamma (B - 1) P,        in service = rate x S,        B = 1 + in service
+
+(TPOT = S's decode part / O = step + gamma (B - 1) P / O; gamma stands in `step_constants`. P, O: mean prefill
+seconds and output tokens; c: mean context. A request meets the others plus itself, and the others are as many
+as at a random moment.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.domain.step_time import Times
+from cotenant.estimation.in_flight import Held, mean_context
+from cotenant.estimation.lengths import LengthModel
+from cotenant.estimation.step_constants import INTERFERENCE
+
+_MOST = 2.0**17  # requests in service beyond which no engine goes
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A replica in a steady state. `in_service` on average; `rate` requests/s (0 where unknown);
+    `prefill_share` of a request's service time; `stall_s` one mean prefill per output token."""
+
+    in_service: float
+    rate: float
+    context_tokens: float
+    prefill_s: float
+    prefill_share: float
+    stall_s: float
+
+    def tpot_s(self, batch: float, times: Times) -> float:
+        """Seconds a token in a batch of `batch`, stalls by the others' prefills included."""
+        return times.decode_step_s(batch, batch * self.context_tokens) + INTERFERENCE * (batch - 1) * self.stall_s
+
+    def ttft_s(self, input_tokens: float, batch: float, times: Times) -> float:
+        """Seconds to the first token of a prompt that arrives while `batch` - 1 others run.
+
+        The step in progress ends, then the prompt is prefilled while other prefills take their share of time.
+        """
+        busy = min(0.95, self.rate * self.prefill_s)
+        step = times.decode_step_s(batch, batch * self.context_tokens)
+        return times.first_token_s + (times.prefill_s(input_tokens) + step) / (1 - busy)
+
+
+def open_service(
+    rate: float, inputs: LengthModel, outputs: LengthModel, held: tuple[Held, ...], times: Times
+) -> Service | None:
+    """The steady state under `rate` requests/s; None when requests would pile up without end."""
+    work = _Work.of(inputs, outputs, held, times)
+    high = 1.0
+    while rate * work.service_s(1 + high) > high:
+        high *= 2
+        if high > _MOST:
+            return None
+    low = 0.0
+    while high - low > 1e-6 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if rate * work.service_s(1 + middle) > middle else (low, middle)
+    return work.state(rate * work.service_s(1 + high), rate, 1 + high)
+
+
+def closed_service(
+    number: int, inputs: LengthModel, outputs: LengthModel | None, held: tuple[Held, ...], times: Times
+) -> Service:
+    """The steady state of exactly `number` in flight; without `outputs` prefills are left out."""
+    if outputs is None:
+        return Service(float(number), 0.0, mean_context(held, 0.0), 0.0, 0.0, 0.0)
+    work = _Work.of(inputs, outputs, held, times)
+    return work.state(float(number), number / work.service_s(number), number)
+
+
+def saturation(inputs: LengthModel, outputs: LengthModel, held: tuple[Held, ...], times: Times) -> float:
+    """Requests/s that no batch size gets past."""
+    work = _Work.of(inputs, outputs, held, times)
+    batch, best = 1.0, 0.0
+    while batch <= _MOST:
+        best = max(best, batch / work.service_s(batch))
+        batch *= 2
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Mean work of one request: prefill seconds, output tokens, context while it decodes and prefills."""
+
+    prefill_s: float
+    output_tokens: float
+    contexts: tuple[float, float]  # weighted by output, by input
+    times: Times
+
+    @classmethod
+    def of(cls, inputs: LengthModel, outputs: LengthModel, held: tuple[Held, ...], times: Times) -> _Work:
+        prefill = sum(p * times.prefill_s(tokens) for tokens, p in inputs.cells())
+        return cls(prefill, outputs.mean, (mean_context(held, 0.0), mean_context(held, 1.0)), times)
+
+    def decode_s(self, batch: float) -> float:
+        step = self.times.decode_step_s(batch, batch * self.contexts[0]) if self.output_tokens else 0.0
+        return self.output_tokens * step
+
+    def service_s(self, batch: float) -> float:
+        return self.decode_s(batch) + self.prefill_s * (1 + INTERFERENCE * (batch - 1))
+
+    def state(self, in_service: float, rate: float, batch: float) -> Service:
+        whole = self.service_s(batch)
+        # The others' prefills lengthen decode as much as their own stay: they are met by output, not by input.
+        share = self.prefill_s / whole if whole else 0.0
+        context = self.contexts[0] + share * (self.contexts[1] - self.contexts[0])
+        stall = self.prefill_s / self.output_tokens if self.output_tokens else 0.0
+        return Service(in_service, rate, context, self.prefill_s, share, stall)

@@ -1,0 +1,270 @@
+"""Seconds of a prefill, a decode step and a load, from the structure of the model and the card's data sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import log2, prod
+
+from cotenant.domain.engine import Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
+from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
+from cotenant.domain.step_time import StepTimes, Times
+from cotenant.errors import UnsupportedError
+from cotenant.estimation import step_constants as constants
+from cotenant.estimation.roofline import CacheRead, Roofline
+
+_DTYPE_BYTES = {
+    "fp32": 4, "float32": 4, "fp16": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "half": 2,
+    "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1,
+}  # fmt: skip
+_IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and sees no image
+_REREAD = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
+
+
+def roofline(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    *,
+    engine: str,
+    version: Version | None = None,
+    format: QuantizationFormat | None = None,  # noqa: A002 - the word of the field
+    tensor_parallel_size: int = 1,
+    kv_cache_dtype: str = "auto",
+    kernel: KernelSupport | None = None,
+) -> Roofline:
+    """The exact roofline of one replica (formulas in `roofline.py`, constants in `step_constants.py`).
+
+    `format` None is the model's own precision; `kernel` is what the engine multiplies it with on this card.
+    `version` changes nothing yet: the interval covers what versions differ by (16 %, median). Raises
+    UnsupportedError where the card's peak in the precision at work is unknown.
+    """
+    ranks = tensor_parallel_size
+    dense, expert = _weight_bytes(model, format)
+    widths = sum(group.num_layers * group.query_heads * _score_width(group) for group in _full(model))
+    windowed = sum(
+        group.num_layers * group.query_heads * _score_width(group) * group.window
+        for group in model.layer_groups
+        if group.window and group.kind in _REREAD
+    )
+    low, high = _interval(engine, kernel)
+    bandwidth = gpu.memory_bandwidth
+    return Roofline(
+        weights_bytes=dense / ranks,
+        expert_bytes=expert / ranks,
+        num_experts=model.num_experts,
+        experts_per_token=model.experts_per_token,
+        flops_per_token=2 * _active_parameters(model) / ranks,
+        attention_flops=2 * widths / ranks,
+        windowed_flops_per_token=2 * windowed / ranks,
+        cache=_cache(model, ranks, kv_cache_dtype),
+        state_bytes=_state_bytes(model) / ranks,
+        weight_rate=bandwidth * (constants.MOE_BANDWIDTH if model.num_experts else constants.DENSE_BANDWIDTH),
+        cache_rate=bandwidth * constants.KV_BANDWIDTH,
+        compute_rate=_peak(gpu, format) * constants.COMPUTE,
+        matmul_factor=constants.SLOW_KERNEL if kernel is not None and kernel.speed is Speed.SLOW else 1.0,
+        overhead_s=_overhead_s(model, engine, ranks),
+        all_reduce_s_per_token=_all_reduce_s_per_token(model, gpu, ranks),
+        first_token_s=constants.FIRST_TOKEN_S,
+        low=low,
+        high=high,
+        why=f"roofline of {gpu.name} x{ranks}, {format.name if format else model.dtype}, {engine}",
+    )
+
+
+def step_times(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    *,
+    engine: str,
+    version: Version | None = None,
+    format: QuantizationFormat | None = None,  # noqa: A002
+    tensor_parallel_size: int = 1,
+    kv_cache_dtype: str = "auto",
+    kernel: KernelSupport | None = None,
+    batch_range: tuple[int, int] = (1, 32),
+    context_range: tuple[int, int] = (256, 2048),
+    prefill_range: tuple[int, int] = (256, 4096),
+) -> StepTimes:
+    """Straight lines through the roofline over the ranges given; see `linear`."""
+    exact = roofline(
+        model, gpu, engine=engine, version=version, format=format, tensor_parallel_size=tensor_parallel_size,
+        kv_cache_dtype=kv_cache_dtype, kernel=kernel,
+    )  # fmt: skip
+    return linear(exact, batch_range, context_range, prefill_range)
+
+
+def linear(
+    exact: Roofline, batch_range: tuple[int, int], context_range: tuple[int, int], prefill_range: tuple[int, int]
+) -> StepTimes:
+    """The plane through three corners of a (batch, context a sequence) range, the line through two prefills.
+
+    Exact at those points; in between a mixture of experts bends the most. Narrow the ranges where the error
+    matters.
+    """
+    (few, many), (short, long) = batch_range, context_range
+    if not (0 < few < many and 0 <= short < long and 0 < prefill_range[0] < prefill_range[1]):
+        raise ValueError(f"ranges must widen: {batch_range}, {context_range}, {prefill_range}")
+    corner = exact.decode_step_s(many, many * short)
+    per_context = (exact.decode_step_s(many, many * long) - corner) / (many * (long - short))
+    along_batch = (corner - exact.decode_step_s(few, few * short)) / (many - few)
+    square = exact.attention_flops / 2 / exact.compute_rate
+    start, end = prefill_range
+    first = exact.prefill_s(start, 0.0)
+    per_token = (exact.prefill_s(end, 0.0) - first) / (end - start)
+    return StepTimes(
+        base_s=corner - along_batch * many,
+        per_sequence_s=along_batch - per_context * short,
+        per_context_token_s=per_context,
+        prefill_base_s=first - per_token * start,
+        prefill_per_token_s=per_token,
+        prefill_per_token_squared_s=square,
+        first_token_s=exact.first_token_s,
+        low=exact.low,
+        high=exact.high,
+        batch_range=batch_range,
+        context_range=context_range,
+        prefill_range=prefill_range,
+        why=exact.why,
+    )
+
+
+def decode_step_s(times: Times, batch: float, mean_context: float) -> tuple[float, float, float]:
+    """One decode step of `batch` sequences of `mean_context` tokens: (low, value, high) seconds."""
+    value = times.decode_step_s(batch, batch * mean_context)
+    return value * times.low, value, value * times.high
+
+
+def load_s(
+    weights_bytes: int, gpu: GpuSpec, *, storage_bandwidth: float = constants.STORAGE_BANDWIDTH
+) -> tuple[float, float, float]:
+    """Seconds from starting an engine to its first answer: (low, value, high).
+
+    A fixed start-up plus the weights of one rank over the slower of `storage_bandwidth` (bytes/s) and the
+    card's host link; ranks load side by side. The ends are the published spread (see the constants).
+    """
+    rate = min(storage_bandwidth, gpu.host_bandwidth or constants.HOST_BANDWIDTH)
+    low, value, high = constants.START_UP_S
+    reading = weights_bytes / rate
+    return low + reading / 2, value + reading, high + reading * 4
+
+
+def _working(model: ModelSpec) -> Iterator[ParameterGroup]:
+    """Tensors that a decode step multiplies with: no tables, towers or draft layers, but a tied head as itself."""
+    headless = not any(group.role is Role.HEAD for group in model.parameters)
+    for group in model.parameters:
+        if not group.draft and (group.role not in _IDLE or (headless and group.role is Role.EMBEDDING)):
+            yield group
+
+
+def _weight_bytes(model: ModelSpec, format: QuantizationFormat | None) -> tuple[float, float]:  # noqa: A002
+    """Bytes that a step may read: (of dense tensors, of all routed experts), over all ranks."""
+    dense = expert = 0.0
+    for group in _working(model):
+        size = group.count * prod(group.shape) * _bits(group, model, format) / 8
+        if group.role is Role.EXPERT:
+            expert += size
+        else:
+            dense += size
+    return dense, expert
+
+
+def _bits(group: ParameterGroup, model: ModelSpec, format: QuantizationFormat | None) -> float:  # noqa: A002
+    """Bits an element, scales and zeros of its group spread over it."""
+    storage = format.storage.get(group.role) if format is not None and len(group.shape) > 1 else None
+    if storage is None:
+        return 8 * _dtype_bytes(group.dtype or model.dtype)
+    if storage.group_size > 0:
+        return storage.bits + (storage.scale_bits + storage.zero_bits) / storage.group_size
+    return storage.bits
+
+
+def _active_parameters(model: ModelSpec) -> float:
+    """Matrix elements that one token is multiplied with; of the routed experts its own k of E."""
+    share = model.experts_per_token / model.num_experts if model.num_experts else 1.0
+    return sum(
+        group.count * prod(group.shape) * (share if group.role is Role.EXPERT else 1.0)
+        for group in _working(model)
+        if len(group.shape) > 1
+    )
+
+
+def _full(model: ModelSpec) -> Iterable[LayerGroup]:
+    return (group for group in model.layer_groups if group.kind in _REREAD and not group.window)
+
+
+def _score_width(group: LayerGroup) -> int:
+    """Elements that one query head multiplies per token of context: its key and its value.
+
+    MLA's values are the latent part of the same row, so both products run over about the key's width.
+    """
+    return group.key_width + (group.value_width or group.key_width)
+
+
+def _cache(model: ModelSpec, ranks: int, kv_cache_dtype: str) -> tuple[CacheRead, ...]:
+    """What one rank reads of the past: heads split over ranks, at least one each; MLA is whole on every rank."""
+    element = _dtype_bytes(model.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
+    return tuple(
+        CacheRead(
+            group.num_layers * max(1, group.kv_heads // ranks) * (group.key_width + group.value_width) * element,
+            group.window,
+        )
+        for group in model.layer_groups
+        if group.kind in _REREAD
+    )
+
+
+def _state_bytes(model: ModelSpec) -> float:
+    total = 0.0
+    for group in model.layer_groups:
+        if group.state is not None:
+            conv = group.state.conv_elements * _dtype_bytes(model.dtype)
+            state = group.state.state_elements * _dtype_bytes(group.state.state_dtype or model.dtype)
+            total += group.num_layers * (conv + state)
+    return total
+
+
+def _peak(gpu: GpuSpec, format: QuantizationFormat | None) -> float:  # noqa: A002
+    """FLOP/s of the precision that matrices are multiplied in.
+
+    The format's activation precision where the card has it natively; otherwise the weights are widened on the
+    way (weight-only kernels, FP8 on Ampere) and the 16-bit peak holds.
+    """
+    wanted = format.activation if format is not None else "bf16"
+    for precision in (wanted, "bf16", "fp16"):
+        if gpu.has_native(precision):
+            return gpu.peak_flops[precision]
+    raise UnsupportedError(
+        f"no 16-bit peak is known for {gpu.name}", hint="add its bf16 or fp16 FLOP/s to your catalogue of cards"
+    )
+
+
+def _overhead_s(model: ModelSpec, engine: str, ranks: int) -> float:
+    layer = constants.LAYER_OVERHEAD_S.get(engine, constants.LAYER_OVERHEAD_ELSEWHERE_S)
+    reduces = constants.ALL_REDUCES_A_LAYER * constants.ALL_REDUCE_S * log2(ranks)
+    return model.num_layers * (layer + reduces)
+
+
+def _all_reduce_s_per_token(model: ModelSpec, gpu: GpuSpec, ranks: int) -> float:
+    """Link time of one token's activations: a ring moves 2 (t-1)/t of the bytes each way, in 16 bits."""
+    if ranks == 1:
+        return 0.0
+    link = gpu.link_bandwidth / 2 if gpu.link_bandwidth else gpu.host_bandwidth or constants.HOST_BANDWIDTH
+    moved = constants.ALL_REDUCES_A_LAYER * model.num_layers * model.hidden_size * 2 * 2 * (ranks - 1) / ranks
+    return moved / link
+
+
+def _interval(engine: str, kernel: KernelSupport | None) -> tuple[float, float]:
+    """The 90 % interval as factors, wider where a constant at work was never measured."""
+    low, high = constants.INTERVAL
+    unmeasured = (engine not in constants.LAYER_OVERHEAD_S or engine == "tgi") + (
+        kernel is not None and kernel.speed is not Speed.FAST
+    )
+    return low / constants.UNMEASURED**unmeasured, high * constants.UNMEASURED**unmeasured
+
+
+def _dtype_bytes(dtype: str) -> float:
+    size = _DTYPE_BYTES.get(dtype)
+    if size is None:
+        raise UnsupportedError(f"no size is known for dtype {dtype!r}", hint="known: " + ", ".join(_DTYPE_BYTES))
+    return size

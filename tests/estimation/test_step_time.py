@@ -1,0 +1,187 @@
+"""The roofline against arithmetic by hand and against published fits."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
+from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed, Storage
+from cotenant.errors import UnsupportedError
+from cotenant.estimation import step_constants as constants
+from cotenant.estimation.step_time import decode_step_s, linear, load_s, roofline, step_times
+
+A100 = GpuSpec(
+    "A100-80GB-SXM", "NVIDIA", "Ampere", Interval.exact(80 << 30), Interval.exact(79 << 30), True, 2.039e12,
+    {"fp16": 312e12, "bf16": 312e12, "int8": 624e12}, (8, 0), None, 600e9, 31.5e9,
+)  # fmt: skip
+H100 = replace(
+    A100, name="H100-SXM", memory_bandwidth=3.35e12, peak_flops={"fp16": 989e12, "bf16": 989e12, "fp8": 1979e12}
+)
+MATRICES = (Role.ATTENTION, Role.MLP, Role.EXPERT)
+FP8 = QuantizationFormat("fp8", "FP8", {role: Storage(8) for role in MATRICES}, "fp8")
+AWQ = QuantizationFormat("awq-int4", "AWQ", {role: Storage(4, 128, 16, 4) for role in MATRICES}, "bf16")
+
+
+def dense(
+    layers: int,
+    hidden: int,
+    mlp: int,
+    heads: int,
+    kv_heads: int,
+    vocab: int,
+    *,
+    width: int = 128,
+    matrices: int = 3,
+) -> ModelSpec:
+    every = tuple(range(layers))
+    return ModelSpec(
+        "test", "Test", "test",
+        (LayerGroup(AttentionKind.FULL, every, heads, kv_heads, width, width),),
+        (
+            ParameterGroup("embed", Role.EMBEDDING, (vocab, hidden)),
+            ParameterGroup("head", Role.HEAD, (vocab, hidden)),
+            ParameterGroup("q, o", Role.ATTENTION, (heads * width, hidden), copies=2, layers=every),
+            ParameterGroup("k, v", Role.ATTENTION, (kv_heads * width, hidden), copies=2, layers=every),
+            ParameterGroup("mlp", Role.MLP, (mlp, hidden), copies=matrices, layers=every),
+            ParameterGroup("norm", Role.NORM, (hidden,), copies=2, layers=every),
+        ),
+        layers, hidden, mlp, vocab, 131_072,
+    )  # fmt: skip
+
+
+LLAMA_70B = dense(80, 8192, 28672, 64, 8, 128256)
+OPT_13B = dense(40, 5120, 20480, 40, 40, 50272, matrices=2)
+
+
+def mixture(experts: int = 8, chosen: int = 2) -> ModelSpec:
+    base = dense(32, 4096, 1, 32, 8, 32000)
+    expert = ParameterGroup("experts", Role.EXPERT, (experts, 14336, 4096), copies=3, layers=tuple(range(32)))
+    rest = tuple(group for group in base.parameters if group.role is not Role.MLP)
+    return replace(base, parameters=(*rest, expert), num_experts=experts, experts_per_token=chosen)
+
+
+def test_one_token_by_hand() -> None:
+    """Llama-3.1-70B AWQ on an A100: 4.15625 bits a matrix element, head in bf16, no embedding row to speak of."""
+    exact = roofline(LLAMA_70B, A100, engine="vllm", format=AWQ)
+    matrices = 80 * (2 * 8192 * 8192 + 2 * 1024 * 8192 + 3 * 28672 * 8192)
+    read = matrices * 4.15625 / 8 + 128256 * 8192 * 2 + 80 * 2 * 8192 * 2
+    reading = read / (2.039e12 * 0.95) + 1000 * 327_680 / (2.039e12 * 0.82)
+    flops = 2 * (matrices + 128256 * 8192) + 4 * 64 * 128 * 80 * 1000
+    step = (reading**2 + (flops / (312e12 * 0.87)) ** 2) ** 0.5 + 80 * 55e-6
+    assert exact.decode_step_s(1, 1000) == pytest.approx(step, rel=1e-9)
+    assert step == pytest.approx(0.0242, rel=0.02)
+
+
+def test_distserves_published_fit_lies_within_the_interval() -> None:
+    """OPT-13B on an A100-80GB (DistServe, OSDI'24, its simulator's coefficients in ms)."""
+    lines = step_times(OPT_13B, A100, engine="vllm", batch_range=(1, 64), prefill_range=(256, 2048))
+    for batch, context in ((1, 512), (32, 32 * 512), (64, 64 * 700)):
+        published = (19.9347 + 6.2694e-4 * context + 0.038507 * batch) / 1e3
+        ours = lines.decode_step_s(batch, context)
+        assert lines.low * ours < published < lines.high * ours
+    for tokens in (512, 1024, 2048):
+        published = (18.1025 + 0.101912 * tokens + 7.1223e-6 * tokens**2) / 1e3
+        assert lines.prefill_s(tokens) == pytest.approx(published, rel=0.3)
+
+
+def test_active_experts() -> None:
+    exact = roofline(mixture(), H100, engine="vllm")
+    assert exact.active_experts(1) == pytest.approx(2)
+    assert exact.active_experts(2) == pytest.approx(8 * (1 - 0.75**2))
+    assert exact.active_experts(64) == pytest.approx(8, rel=1e-6)
+    assert roofline(LLAMA_70B, H100, engine="vllm").active_experts(5) == 0
+    # twice the tokens read more experts, but never more than all
+    assert exact.decode_step_s(1, 0) < exact.decode_step_s(2, 0) < exact.decode_step_s(1, 0) * 4
+
+
+def test_precision_at_work_sets_the_peak() -> None:
+    native = roofline(LLAMA_70B, H100, engine="vllm", format=FP8)
+    widened = roofline(LLAMA_70B, A100, engine="vllm", format=FP8)
+    assert native.compute_rate == pytest.approx(1979e12 * constants.COMPUTE)
+    assert widened.compute_rate == pytest.approx(312e12 * constants.COMPUTE)
+    assert widened.weights_bytes == native.weights_bytes
+    assert native.prefill_s(4096) < 0.6 * roofline(LLAMA_70B, H100, engine="vllm").prefill_s(4096)
+
+
+def test_a_slow_kernel_costs_ten_times_and_widens_the_interval() -> None:
+    slow = KernelSupport("vllm", "awq-int4", "AWQ", Speed.SLOW, (7, 5), None, ())
+    plain = roofline(LLAMA_70B, A100, engine="vllm", format=AWQ)
+    found = roofline(LLAMA_70B, A100, engine="vllm", format=AWQ, kernel=slow)
+    assert found._weights_s(1) / plain._weights_s(1) == pytest.approx(741 / 67)
+    assert found.low < plain.low < 1 < plain.high < found.high
+
+
+def test_tensor_parallel_divides_work_and_adds_all_reduces() -> None:
+    one = roofline(LLAMA_70B, A100, engine="vllm")
+    four = roofline(LLAMA_70B, A100, engine="vllm", tensor_parallel_size=4)
+    assert four.weights_bytes == one.weights_bytes / 4
+    assert four.cache[0].bytes_per_token == one.cache[0].bytes_per_token / 4
+    sixteen = roofline(LLAMA_70B, A100, engine="vllm", tensor_parallel_size=16)
+    assert sixteen.cache[0].bytes_per_token == one.cache[0].bytes_per_token / 8  # one head a rank at least
+    assert four.overhead_s - one.overhead_s == pytest.approx(80 * 2 * 6.4e-6 * 2)
+    assert one.decode_step_s(8, 8000) / 4 < four.decode_step_s(8, 8000) < one.decode_step_s(8, 8000)
+
+
+def test_a_window_bounds_what_is_read() -> None:
+    group = replace(LLAMA_70B.layer_groups[0], kind=AttentionKind.SLIDING, window=1024)
+    windowed = roofline(replace(LLAMA_70B, layer_groups=(group,)), A100, engine="vllm")
+    full = roofline(LLAMA_70B, A100, engine="vllm")
+    assert windowed.decode_step_s(4, 4 * 8000) == windowed.decode_step_s(4, 4 * 1024)
+    assert windowed.prefill_s(100_000) < full.prefill_s(100_000)
+
+
+def test_fp8_cache_halves_what_is_read() -> None:
+    half = roofline(LLAMA_70B, H100, engine="vllm", kv_cache_dtype="fp8")
+    assert 2 * half.cache[0].bytes_per_token == 327_680
+
+
+@given(st.floats(1, 32), st.floats(256, 2048))
+def test_lines_stay_near_a_dense_roofline(batch: float, context: float) -> None:
+    exact = roofline(LLAMA_70B, A100, engine="vllm", tensor_parallel_size=4)
+    lines = linear(exact, (1, 32), (256, 2048), (256, 4096))
+    assert lines.decode_step_s(batch, batch * context) == pytest.approx(
+        exact.decode_step_s(batch, batch * context), rel=0.01
+    )
+
+
+def test_lines_are_exact_at_their_corners() -> None:
+    exact = roofline(mixture(), H100, engine="vllm")
+    lines = linear(exact, (2, 16), (100, 900), (128, 2048))
+    for batch, context in ((2, 100), (16, 100), (16, 900)):
+        assert lines.decode_step_s(batch, batch * context) == pytest.approx(
+            exact.decode_step_s(batch, batch * context), rel=1e-9
+        )
+    for tokens in (128, 2048):
+        assert lines.prefill_s(tokens) == pytest.approx(exact.prefill_s(tokens), rel=1e-9)
+    with pytest.raises(ValueError, match="widen"):
+        linear(exact, (4, 4), (1, 2), (1, 2))
+
+
+@given(st.integers(1, 500), st.integers(0, 8000), st.integers(1, 4000))
+def test_more_work_never_takes_less_time(batch: int, context: int, more: int) -> None:
+    for exact in (roofline(LLAMA_70B, A100, engine="sglang"), roofline(mixture(), H100, engine="vllm")):
+        base = exact.decode_step_s(batch, batch * context)
+        assert exact.decode_step_s(batch + more, (batch + more) * context) >= base
+        assert exact.decode_step_s(batch, batch * (context + more)) >= base
+        assert exact.prefill_s(batch + more) > exact.prefill_s(batch)
+
+
+def test_unknown_precision_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="16-bit peak"):
+        roofline(LLAMA_70B, replace(A100, peak_flops={"int8": 1e12}), engine="vllm")
+    with pytest.raises(UnsupportedError, match="int3"):
+        roofline(LLAMA_70B, A100, engine="vllm", kv_cache_dtype="int3")
+
+
+def test_intervals_are_around_the_value() -> None:
+    lines = step_times(LLAMA_70B, A100, engine="vllm")
+    low, value, high = decode_step_s(lines, 4, 1000)
+    assert (low, high) == pytest.approx((0.6 * value, 2.0 * value))
+    assert step_times(LLAMA_70B, A100, engine="ollama").high > lines.high
+    low, value, high = load_s(16 * 10**9, A100)
+    assert low < value < high
+    assert load_s(32 * 10**9, A100)[1] - value == pytest.approx(8.0)
