@@ -14,7 +14,8 @@ class Storage:
     """How one tensor is stored: bits an element, and what each group of elements adds.
 
     A group is `group_size` consecutive inputs of one output (0: the whole row = per channel; -1: the whole
-    tensor), or a `block` of rows x columns. `input_bits` are stored once per input column (GPTQ's g_idx).
+    tensor), or a `block` of rows x columns. `input_bits` are stored once per input column (GPTQ's g_idx),
+    `tensor_bits` once per matrix (global scales, shapes).
     """
 
     bits: float
@@ -23,6 +24,7 @@ class Storage:
     zero_bits: int = 0
     input_bits: int = 0
     block: tuple[int, int] | None = None
+    tensor_bits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +78,51 @@ class QualityFigure:
     source: str
     baseline: float | None = None
     value: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedFigure:
+    """A published speed of one format with one kernel beside the same model in 16 bits."""
+
+    format: str
+    kernel: str
+    engine: str
+    model: str
+    gpu: str
+    metric: str
+    value: float
+    baseline: float | None
+    ratio: float | None  # above 1: faster than 16 bits
+    source: str
+    note: str = ""
+
+
+class Advice(StrEnum):
+    """What the decision matrix says of one format."""
+
+    USE = "use"
+    POSSIBLE = "possible"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionChoice:
+    """One row of the decision matrix, best first by `rank` (from 1).
+
+    `quality` is the published figure that decided, or, where `quality_known` is false, one that is only shown:
+    of another metric, or not enough to decide. `memory_only` formats save bytes, not arithmetic. `checkpoint` is
+    "" where none is known; `online` formats can be made while loading instead.
+    """
+
+    format: str
+    title: str
+    advice: Advice
+    rank: int
+    kernel: KernelSupport | None
+    quality: QualityFigure | None
+    quality_known: bool
+    memory_only: bool
+    checkpoint: str
+    online: bool
+    reason: str
+    warning: str = ""

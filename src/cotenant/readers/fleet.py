@@ -1,0 +1,156 @@
+"""A fleet file (YAML or JSON) -> `Fleet`: every fault at once, each with its JSON path.
+
+The keys are those of docs/fleet-file.md. Structure is checked by `fleet_schema`, meaning by `fleet_checks` and
+`fleet_models`; parts with a sound structure are checked for meaning even where other parts are broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+from cotenant.domain.fleet import Fleet
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.loaded import LoadedModel
+from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
+from cotenant.readers.yaml_text import Document, read_document
+
+if TYPE_CHECKING:
+    from cotenant.readers.fleet_schema import GpuEntry, ModelEntry
+
+LoadModel = Callable[[object], LoadedModel]
+_TOP = re.compile(r"\$\.([A-Za-z_][A-Za-z0-9_-]*)")
+_PARTS = re.compile(r"([0-9]+)")
+_MOST_FAULTS = 200
+_HINT = "a fleet file has `gpus:` and `models:`"
+
+
+def read_fleet(text: str, *, load_model: LoadModel, path: str = "", extra: tuple[GpuSpec, ...] = ()) -> Fleet:
+    """The fleet that `text` describes; `extra` cards stand before the catalogue's.
+
+    `load_model` gets what stands at `model:` (text or a mapping of raw figures). Raises FormatError where the text
+    cannot be read and InputErrors with every fault otherwise.
+    """
+    return _fleet(read_document(text, path=path), load_model, extra)
+
+
+def fleet_from(value: Mapping[str, Any], *, load_model: LoadModel, extra: tuple[GpuSpec, ...] = ()) -> Fleet:
+    """The same from a mapping of plain values."""
+    try:
+        text = json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FormatError(f"a fleet must be made of plain values: {error}") from None
+    return _fleet(read_document(text, path="the fleet.json"), load_model, extra)
+
+
+def fleet_json_schema() -> dict[str, Any]:
+    """The JSON Schema of the fleet file, for editors."""
+    from cotenant.readers.fleet_schema import published
+
+    return published()
+
+
+def input_hash(value: object) -> str:
+    """sha256 of the canonical JSON of `value`: sorted keys, no spaces."""
+    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _fleet(document: Document, load_model: LoadModel, extra: tuple[GpuSpec, ...]) -> Fleet:
+    from cotenant.readers.fleet_checks import head_faults, offers, placement_faults
+    from cotenant.readers.fleet_errors import structural_faults
+    from cotenant.readers.fleet_models import requests
+    from cotenant.readers.fleet_schema import FleetFile, GpuEntry, ModelEntry
+
+    value = document.value
+    if not isinstance(value, dict):
+        raise InputError("a fleet file is a mapping", hint=_HINT, path="$")
+    structural: list[CotenantError] = [*document.faults, *structural_faults(FleetFile, value)]
+    gpu_entries: list[GpuEntry | None] = _sound(GpuEntry, value.get("gpus"))
+    model_entries: list[ModelEntry | None] = _sound(ModelEntry, value.get("models"))
+    faults = head_faults(value)
+    gpus = offers(gpu_entries, extra, faults)
+    engine = value.get("engine", "vllm")
+    models = requests(model_entries, engine if isinstance(engine, str) else "vllm", load_model, faults)
+    faults += placement_faults(model_entries, gpu_entries, _names(value.get("models")))
+    _raise(structural, faults, value)
+    head = FleetFile.model_validate(value)
+    return Fleet(
+        gpus=tuple(gpus),
+        models=tuple(models),
+        headroom=head.headroom,
+        kv_overflow=head.kv_overflow,
+        objective=tuple(head.objective),
+        input_hash=input_hash(value),
+    )
+
+
+def _sound(entry: Any, items: object) -> list[Any]:
+    """Each of `items` as an `entry`, without the values whose structure is broken (those are reported
+    elsewhere); None where nothing can be made of it."""
+    return [_salvaged(entry, item) for item in items] if isinstance(items, list) else []
+
+
+def _salvaged(entry: Any, item: object) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return entry.model_validate(item)
+    except ValidationError as error:
+        broken = [fault["loc"] for fault in error.errors(include_url=False, include_input=False)]
+    rest = deepcopy(item)
+    for loc in broken:
+        _drop(rest, loc)
+    try:
+        return entry.model_validate(rest)
+    except ValidationError:
+        return None
+
+
+def _drop(item: object, loc: tuple[int | str, ...]) -> None:
+    """Take the value at `loc` out of `item`; from a list on the way, the whole list goes."""
+    keys = list(takewhile(lambda step: isinstance(step, str), loc))
+    for key in keys[:-1]:
+        item = item.get(key) if isinstance(item, dict) else None
+    if keys and isinstance(item, dict):
+        item.pop(keys[-1], None)
+
+
+def _names(models: object) -> list[str]:
+    items = models if isinstance(models, list) else []
+    names = [item.get("name") if isinstance(item, dict) else None for item in items]
+    return [name if isinstance(name, str) else "" for name in names]
+
+
+def _raise(structural: list[CotenantError], faults: list[CotenantError], value: Mapping[str, Any]) -> None:
+    """Raise all faults in the file's order. A fault of meaning at or above a broken value is an echo of that."""
+    broken = [fault.path for fault in structural]
+    echoes = {path[:end] for path in broken for end in _ends(path)}
+    kept = structural + [fault for fault in faults for fault in fault.faults() if fault.path not in echoes]
+    if not kept:
+        return
+    kept.sort(key=_order(value))
+    if len(kept) > _MOST_FAULTS:
+        kept = [*kept[:_MOST_FAULTS], InputError(f"and {len(kept) - _MOST_FAULTS:,} more faults", path="$")]
+    raise InputErrors(kept)
+
+
+def _ends(path: str) -> list[int]:
+    return [match.start() for match in re.finditer(r"[.\[]", path)] + [len(path)]
+
+
+def _order(value: Mapping[str, Any]) -> Callable[[CotenantError], tuple[object, ...]]:
+    """Sorts faults as the file reads: by its own top-level keys, then by index and key."""
+    position = {key: number for number, key in enumerate(value)}
+
+    def key(fault: CotenantError) -> tuple[object, ...]:
+        top = _TOP.match(fault.path)
+        natural = tuple((len(part), part) if part.isdecimal() else (0, part) for part in _PARTS.split(fault.path))
+        return (position.get(top.group(1) if top else "", len(position)), natural)
+
+    return key

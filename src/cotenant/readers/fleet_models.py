@@ -1,0 +1,217 @@
+"""The `models:` of a fleet file -> `ModelRequest`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from cotenant.catalogue.quantization import find_format
+from cotenant.catalogue.strict import nearest
+from cotenant.domain.fleet import ModelRequest
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.errors import CotenantError, InputError, UnsupportedError
+from cotenant.readers.engine_names import check_engine
+from cotenant.readers.fleet_checks import engine_faults, placed, repeated
+from cotenant.readers.fleet_schema import LengthsEntry, ModelEntry, SloEntry, TrafficEntry
+
+GENERATING = ("chat", "code", "math", "reasoning", "knowledge", "summarization", "translation", "vision")
+TASKS = (*GENERATING, "embed", "rerank", "classify")
+_KV_DTYPES = ("auto", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "q8_0", "q4_0")
+_DEFAULT_LOSS_PERCENT = 1.0
+
+
+def requests(
+    entries: Sequence[ModelEntry | None],
+    engine: str,
+    load_model: Callable[[object], LoadedModel],
+    faults: list[CotenantError],
+) -> list[ModelRequest]:
+    """One request an entry; what is wrong goes into `faults`, and then the list is not complete."""
+    loaded: dict[str, LoadedModel] = {}
+    found: list[ModelRequest] = []
+    for i, entry in enumerate(entries):
+        if entry is None:
+            continue
+        path = f"$.models[{i}]"
+        own: list[CotenantError] = []
+        key = json.dumps(entry.model, sort_keys=True)
+        try:
+            loaded[key] = loaded.get(key) or load_model(entry.model)
+        except CotenantError as error:
+            own.append(placed(error, f"{path}.model"))
+        model = loaded.get(key)
+        own += _faults(entry, model.spec if model is not None else None, path)
+        formats = _formats(entry, path, own)
+        if model is not None and not own:
+            found.append(_request(entry, model, engine, formats))
+        faults += own
+    return found
+
+
+def _request(entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[str, ...]) -> ModelRequest:
+    wishes = zip(formats, entry.quantization or (), strict=True)
+    stated = {name: wish.checkpoint for name, wish in wishes if wish.checkpoint}
+    loss = entry.quality.max_loss * 100 if entry.quality is not None else _DEFAULT_LOSS_PERCENT
+    return ModelRequest(
+        name=entry.name,
+        model=model.spec,
+        checkpoints={**model.checkpoints, **stated},
+        engine=check_engine(entry.engine or engine),
+        task=_task(entry, model),
+        traffic=_traffic(entry.traffic),
+        slo=_slo(entry.slo),
+        formats=formats,
+        max_loss_percent=loss,
+        kv_cache_dtypes=tuple(entry.kv_cache_dtype or ("auto",)),
+        adapters=tuple(
+            Adapter(a.name, a.rank, a.source or "", a.share, tuple(a.target_modules)) for a in entry.adapters
+        ),
+        priority=entry.priority,
+        min_replicas=entry.replicas.min,
+        max_replicas=entry.replicas.max,
+        sharing=tuple(entry.sharing or ("co-resident", "alone")),
+        pin_gpus=tuple(entry.pin.gpus) if entry.pin is not None else (),
+        apart_from=tuple(entry.apart_from),
+    )
+
+
+def _task(entry: ModelEntry, model: LoadedModel) -> str:
+    return entry.task or model.task or ("embed" if model.spec.encoder_only else "chat")
+
+
+def _traffic(entry: TrafficEntry) -> Traffic:
+    return Traffic(
+        requests_per_second=entry.requests_per_second,
+        input_tokens=_lengths(entry.input_tokens),
+        output_tokens=_lengths(entry.output_tokens),
+        concurrent=entry.concurrent,
+        context_tokens=_lengths(entry.context_tokens),
+        by_hour=tuple(entry.by_hour or ()),
+        timezone=entry.timezone,
+    )
+
+
+def _lengths(entry: LengthsEntry | None) -> Lengths | None:
+    return Lengths(entry.p50, entry.p95, entry.max) if entry is not None else None
+
+
+def _slo(entry: SloEntry | None) -> Slo | None:
+    return Slo(entry.ttft, entry.tpot, entry.percentile) if entry is not None else None
+
+
+def _formats(entry: ModelEntry, path: str, faults: list[CotenantError]) -> tuple[str, ...]:
+    """The catalogue's names of the formats that are asked for."""
+    names: list[str] = []
+    for j, wish in enumerate(entry.quantization or ()):
+        try:
+            names.append(find_format(wish.format).name)
+        except CotenantError as error:
+            faults.append(placed(error, f"{path}.quantization[{j}]"))
+            names.append(f"?{j}")
+    faults += repeated(names, f"{path}.quantization", "the format {!r} stands here twice")
+    return tuple(names)
+
+
+def _faults(entry: ModelEntry, spec: ModelSpec | None, path: str) -> list[CotenantError]:
+    """What is wrong with one model, its name and its model apart."""
+    faults: list[CotenantError] = []
+    if entry.engine is not None:
+        faults += engine_faults(entry.engine, f"{path}.engine")
+    if entry.task is not None and entry.task not in TASKS:
+        faults.append(_unknown("task", entry.task, TASKS, f"{path}.task"))
+    for j, dtype in enumerate(entry.kv_cache_dtype or ()):
+        if dtype not in _KV_DTYPES:
+            faults.append(_unknown("KV cache type", dtype, _KV_DTYPES, f"{path}.kv_cache_dtype[{j}]"))
+    faults += repeated(entry.kv_cache_dtype or [], f"{path}.kv_cache_dtype", "{!r} stands here twice")
+    faults += repeated(entry.sharing or [], f"{path}.sharing", "{!r} stands here twice")
+    if entry.replicas.max is not None and entry.replicas.max < entry.replicas.min:
+        message = f"max {entry.replicas.max} is below min {entry.replicas.min}"
+        faults.append(InputError(message, path=f"{path}.replicas.max"))
+    answers = (entry.task or "chat") in GENERATING and not (spec is not None and spec.encoder_only)
+    faults += _traffic_faults(entry.traffic, answers, spec, f"{path}.traffic")
+    faults += _slo_faults(entry.slo, f"{path}.slo")
+    return faults + _adapter_faults(entry, f"{path}.adapters")
+
+
+def _unknown(what: str, word: str, known: Sequence[str], path: str) -> InputError:
+    return InputError(f"unknown {what} {word[:60]!r}", hint=nearest(word[:60], known), path=path)
+
+
+def _traffic_faults(entry: TrafficEntry, answers: bool, spec: ModelSpec | None, path: str) -> list[CotenantError]:
+    shapes = {
+        "requests_per_second": entry.requests_per_second,
+        "concurrent": entry.concurrent,
+        "trace": entry.trace,
+    }
+    given = [name for name, value in shapes.items() if value is not None]
+    if len(given) != 1:
+        message = f"{' and '.join(given)} contradict each other" if given else "how much traffic is there?"
+        return [InputError(message, hint=f"exactly one of {', '.join(shapes)}", path=path)]
+    faults = _by_hour_faults(entry, f"{path}.by_hour")
+    if given == ["trace"]:
+        message = "traces are not read yet: they arrive with the simulator"
+        hint = "give requests_per_second with input_tokens and output_tokens instead"
+        return [*faults, UnsupportedError(message, hint=hint, path=f"{path}.trace")]
+    rate = given == ["requests_per_second"]
+    needed = (["input_tokens", "output_tokens"] if answers else ["input_tokens"]) if rate else ["context_tokens"]
+    unused = ["context_tokens"] if rate else ["input_tokens", "output_tokens"]
+    for key in needed:
+        if getattr(entry, key) is None:
+            faults.append(InputError(f"{given[0]} needs {key}", hint=f"{key}: {{p50: 600, p95: 1600}}", path=path))
+    for key in unused:
+        if getattr(entry, key) is not None:
+            faults.append(InputError(f"{key} does not go with {given[0]}", path=f"{path}.{key}"))
+    for key in ("input_tokens", "output_tokens", "context_tokens"):
+        faults += _length_faults(getattr(entry, key), spec, f"{path}.{key}")
+    return faults
+
+
+def _by_hour_faults(entry: TrafficEntry, path: str) -> list[CotenantError]:
+    if entry.by_hour is not None and sum(entry.by_hour) <= 0:
+        return [InputError("the 24 weights add up to nothing", path=path)]
+    return []
+
+
+def _length_faults(entry: LengthsEntry | None, spec: ModelSpec | None, path: str) -> list[CotenantError]:
+    if entry is None:
+        return []
+    if entry.p50 is None and entry.p95 is None:
+        return [InputError("needs p50, p95 or both", hint="{p50: 600, p95: 1600}", path=path)]
+    faults: list[CotenantError] = []
+    steps = [(name, value) for name in ("p50", "p95", "max") if (value := getattr(entry, name)) is not None]
+    for (lower, small), (upper, large) in pairwise(steps):
+        if large < small:
+            faults.append(InputError(f"{upper} {large:,} is below {lower} {small:,}", path=f"{path}.{upper}"))
+    limit = spec.max_model_len if spec is not None else 0
+    for name, value in steps:
+        if 0 < limit < value:
+            message = f"{value:,} tokens: the model takes at most {limit:,}"
+            faults.append(InputError(message, path=f"{path}.{name}"))
+    return faults
+
+
+def _slo_faults(entry: SloEntry | None, path: str) -> list[CotenantError]:
+    if entry is None:
+        return []
+    faults: list[CotenantError] = []
+    if entry.ttft is None and entry.tpot is None:
+        faults.append(InputError("needs ttft, tpot or both", hint="{ttft: 3s, tpot: 80ms}", path=path))
+    for name, value in (("ttft", entry.ttft), ("tpot", entry.tpot)):
+        if value is not None and value <= 0:
+            faults.append(InputError(f"{name} must be above zero", path=f"{path}.{name}"))
+    return faults
+
+
+def _adapter_faults(entry: ModelEntry, path: str) -> list[CotenantError]:
+    names = [adapter.name for adapter in entry.adapters]
+    faults = repeated(names, path, "the adapter {!r} stands here twice", ".name")
+    if entry.name in names:
+        message = f"the adapter has the model's own name {entry.name!r}"
+        faults.append(InputError(message, path=f"{path}[{names.index(entry.name)}].name"))
+    shares = sum(adapter.share or 0 for adapter in entry.adapters)
+    if shares > 1 + 1e-9:
+        faults.append(InputError(f"the shares add up to {shares:.0%}", hint="at most 100%", path=path))
+    return faults
