@@ -1,0 +1,155 @@
+"""What an estimate must know of an engine: plain data by version, and a few small pure functions.
+
+A new engine is one file in this room that answers `EngineRules`; the general formulas of `estimation` read
+the data below and never ask which engine it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter
+
+
+class Capacity(StrEnum):
+    """Which total of a card an engine's fraction multiplies."""
+
+    CUDA = "cuda"
+    DRIVER = "driver"
+
+
+class Printed(StrEnum):
+    """What a log's number of KV cache tokens means."""
+
+    BLOCKS = "blocks"  # blocks / groups x tokens a block
+    CONCURRENCY = "concurrency"  # (pool / one longest sequence) x max_model_len
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRules:
+    """How the KV pool is cut into pages.
+
+    `block_size` and `latent_block_size` (MLA) are tokens a block. `hybrid`: layers that forget (windows,
+    chunks) get pages of their own and give them back; else every attention layer is reserved as if it kept
+    all tokens. Hybrid layers are dealt into groups of equal size: the smallest kind's number of layers, or
+    the largest's where that is below `padding_ratio` times the smallest. A windowed layer keeps the window
+    and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
+    `state_alignment` tokens until a recurrent state fits in a page.
+    """
+
+    block_size: int = 16
+    latent_block_size: int = 64
+    hybrid: bool = True
+    padding_ratio: float = 1.5
+    batches_in_flight: int = 1
+    state_alignment: int = 16
+    printed: Printed = Printed.CONCURRENCY
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRules:
+    """What the start-up profile run makes the process reach.
+
+    `logit_bytes` are the bytes alive per element of (rows x vocabulary) at the sampler's peak; `rows` follow
+    max_num_seqs. `compiled`: the forward pass runs compiled, so intermediates die early.
+    `latent_workspace_tokens`: MLA's chunked-prefill workspace, whose up-projection is allocated in full.
+    """
+
+    logit_bytes: float
+    logit_bytes_small: float  # with fewer rows than `small_rows`
+    small_rows: int = 0
+    compiled: bool = True
+    moe_chunk_tokens: int = 32768
+    latent_workspace_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeRules:
+    """What CUDA, NCCL and graphs take, and what of it the budget pays.
+
+    `context_in_budget`, `communicators_in_budget`: charged to the engine's own budget (else they stand beside
+    it). `graphs_in_budget`: an estimate of CUDA graphs is subtracted before the pool is sized (else graphs
+    come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
+    `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
+    captured per size, up to `largest_graph` tokens.
+    """
+
+    context_in_budget: bool
+    communicators_in_budget: bool
+    graphs_in_budget: bool
+    others_in_budget: bool
+    start_check: bool
+    graph_modes: int
+    largest_graph: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRules:
+    """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head."""
+
+    capacity: Capacity
+    cache: CacheRules
+    profile: ProfileRules
+    runtime: RuntimeRules
+    has_cache_bytes: bool  # knows kv_cache_memory_bytes
+    adapters_on_vocabulary: bool
+    notes: tuple[str, ...] = ()
+
+
+class EngineRules(Protocol):
+    """One engine. Values are immutable and may be cached by identity."""
+
+    @property
+    def name(self) -> str:
+        """The engine's id in the contract."""
+
+    @property
+    def title(self) -> str:
+        """As its own pages write it."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names that people use."""
+
+    @property
+    def newest(self) -> Version:
+        """The newest version that the rules were read from; the default."""
+
+    @property
+    def oldest(self) -> Version:
+        """The oldest version that the rules cover."""
+
+    def rules(self, version: Version) -> MemoryRules:
+        """The rules of that version: always the same object for the same rules."""
+
+    def resolve(
+        self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
+    ) -> EngineSettings:
+        """Every default filled in, as that version does on that card.
+
+        Raises UnsupportedError for what the engine itself refuses (heads that do not divide, a flag that the
+        version does not know).
+        """
+
+    def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
+        """What the engine allows itself of a card of that capacity, from resolved settings."""
+
+    def arguments(
+        self,
+        settings: EngineSettings,
+        *,
+        version: Version,
+        model_path: str,
+        port: int | None = None,
+        quantization: str = "",
+        served_name: str = "",
+        adapters: Sequence[Adapter] = (),
+    ) -> tuple[str, ...]:
+        """The argument vector that starts it so; settings that are None are left to the engine."""

@@ -1,0 +1,290 @@
+"""vLLM by version, 0.3 to 0.33, read from its released sources (files named beside each fact).
+
+    budget      CUDA's total x gpu_memory_utilization              worker/worker.py, v1/worker/gpu_worker.py
+    pool        budget - weights - profile run's peak - non-torch [- graph estimate]
+                                                                   utils/mem_utils.py, memory_profiling
+    pages       v1/kv_cache_interface.py, v1/core/kv_cache_utils.py; state pages: platforms/interface.py
+    defaults    engine/arg_utils.py, config/cache.py, config.py (V0)
+    sampler     v1/sample/ops/topk_topp_sampler.py; dummy rows: v1/worker/gpu_model_runner.py
+
+V1 is taken from 0.8 on, where it became the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import AttentionKind, ModelSpec
+from cotenant.domain.workload import Adapter
+from cotenant.engines.rules import CacheRules, Capacity, MemoryRules, Printed, ProfileRules, RuntimeRules
+from cotenant.errors import UnsupportedError
+from cotenant.units import GIB
+
+# The last release whose files were read.
+NEWEST = Version((0, 33, 0), "0.33.0")
+OLDEST = Version((0, 3, 0), "0.3.0")
+
+# Bytes alive per logit at the sampler's peak. Sorting (top-k and top-p together, as the dummy run asks):
+# logits in the model's dtype 2, in fp32 4, sorted values 4, their int64 indices 8, and the sort's own buffers:
+# two of (segment, index) pairs 8 + 8 and a copy of the keys 4 (PyTorch's Sort.cu). Without a sort (a Triton
+# kernel that works in place, or FlashInfer followed by the native draw): 2 + 4, probabilities 4, noise 4.
+_SORTING, _IN_PLACE = 38.0, 14.0
+_TRITON_ROWS = 8  # apply_top_k_top_p takes the kernel from 8 rows on
+
+
+@dataclass(frozen=True, slots=True)
+class Vllm:
+    """The rules of vLLM."""
+
+    name: str = "vllm"
+    title: str = "vLLM"
+    aliases: tuple[str, ...] = ("vllm-openai",)
+    newest: Version = NEWEST
+    oldest: Version = OLDEST
+
+    def rules(self, version: Version) -> MemoryRules:
+        """Memory rules of a version; the same object for the same release number."""
+        return _rules(_short(version))
+
+    def resolve(
+        self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
+    ) -> EngineSettings:
+        """Defaults of `vllm serve` of that version on that card. Raises UnsupportedError where it refuses."""
+        release = _short(version)
+        _refuse(model, settings, release)
+        length = settings.max_model_len or model.max_model_len
+        tokens, seqs = _batch_defaults(model, gpu, length, release, settings.adapters is not None)
+        if settings.max_num_batched_tokens is not None:
+            tokens = settings.max_num_batched_tokens
+        if settings.max_num_seqs is not None:
+            seqs = settings.max_num_seqs
+        if settings.max_num_batched_tokens is None and release >= (0, 8):
+            tokens = min(tokens, seqs * length)
+        if settings.max_num_seqs is None:
+            seqs = min(seqs, tokens)
+        return replace(
+            settings,
+            max_model_len=length,
+            max_num_batched_tokens=tokens,
+            max_num_seqs=seqs,
+            gpu_memory_utilization=_utilization(settings, release),
+            block_size=settings.block_size or _block_size(model, _rules(release).cache),
+        )
+
+    def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
+        """CUDA's total times the utilisation, rounded up (v1/worker/utils.py, request_memory)."""
+        share = settings.gpu_memory_utilization or 0.0
+        return Interval(ceil(capacity.low * share), ceil(capacity.value * share), ceil(capacity.high * share))
+
+    def arguments(
+        self,
+        settings: EngineSettings,
+        *,
+        version: Version,
+        model_path: str,
+        port: int | None = None,
+        quantization: str = "",
+        served_name: str = "",
+        adapters: Sequence[Adapter] = (),
+    ) -> tuple[str, ...]:
+        """``vllm serve MODEL --flag value ...``; before 0.5.4 the module of the API server."""
+        release = _short(version)
+        argv = ["vllm", "serve", model_path]
+        if release < (0, 5, 4):
+            argv = ["python", "-m", "vllm.entrypoints.openai.api_server", "--model", model_path]
+        if served_name:
+            argv += ["--served-model-name", served_name]
+        if port is not None:
+            argv += ["--port", str(port)]
+        return (*argv, *_flags(settings, release, quantization), *_adapter_flags(settings, adapters))
+
+
+VLLM = Vllm()
+
+_Release = tuple[int, ...]
+
+
+def _short(version: Version) -> _Release:
+    """(major, minor, patch): rules never differ below that."""
+    return (*version.parts, 0, 0, 0)[:3]
+
+
+@lru_cache(maxsize=256)
+def _rules(release: _Release) -> MemoryRules:
+    return MemoryRules(
+        capacity=Capacity.CUDA,
+        cache=_cache_rules(release),
+        profile=_profile_rules(release),
+        runtime=_runtime_rules(release),
+        has_cache_bytes=release >= (0, 10, 2),
+        adapters_on_vocabulary=True,
+        notes=_notes(release),
+    )
+
+
+def _cache_rules(release: _Release) -> CacheRules:
+    """The hybrid manager came on by default in 0.9.2; the padding rule in 0.12 (1.25), widened in 0.18 (1.5)."""
+    ratio = 1.5 if release >= (0, 18) else 1.25 if release >= (0, 12) else 1.0
+    return CacheRules(
+        latent_block_size=64 if release >= (0, 8) else 16,
+        hybrid=release >= (0, 9, 2),
+        padding_ratio=ratio,
+        batches_in_flight=2 if release >= (0, 26) else 1,
+        printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
+    )
+
+
+def _profile_rules(release: _Release) -> ProfileRules:
+    """The Triton kernel replaced the sort in 0.16; FlashInfer samples by default since 0.21, same peak."""
+    in_place = release >= (0, 16)
+    return ProfileRules(
+        logit_bytes=_IN_PLACE if in_place else _SORTING,
+        logit_bytes_small=_SORTING,
+        small_rows=_TRITON_ROWS if in_place else 0,
+        compiled=release >= (0, 8),
+        moe_chunk_tokens=32768 if release >= (0, 6) else 65536,
+        latent_workspace_tokens=65536 if release >= (0, 9) else 0,
+    )
+
+
+def _runtime_rules(release: _Release) -> RuntimeRules:
+    """0.8 and 0.9.0-0.9.1 charged everything on the card to the newcomer; from 0.9.2 on a snapshot at start
+    is subtracted, and from 0.11 it is taken after NCCL started. 0.6.4 did as 0.8."""
+    whole_card = (0, 8) <= release < (0, 9, 2) or (0, 6, 4) <= release < (0, 6, 5)
+    return RuntimeRules(
+        context_in_budget=whole_card,
+        communicators_in_budget=release < (0, 11),
+        graphs_in_budget=release >= (0, 20),
+        others_in_budget=whole_card,
+        start_check=release >= (0, 9, 2),
+        graph_modes=2 if release >= (0, 11) else 1,
+        largest_graph=512 if release >= (0, 8) else 256,
+    )
+
+
+def _notes(release: _Release) -> tuple[str, ...]:
+    if release > NEWEST.parts:
+        return (f"rules were read from vLLM {NEWEST} and earlier; a newer version may differ",)
+    return ()
+
+
+def _utilization(settings: EngineSettings, release: _Release) -> float:
+    if settings.gpu_memory_utilization is not None:
+        return settings.gpu_memory_utilization
+    return 0.92 if release >= (0, 20) else 0.9
+
+
+def _block_size(model: ModelSpec, cache: CacheRules) -> int:
+    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
+    return cache.latent_block_size if latent else cache.block_size
+
+
+def _batch_defaults(
+    model: ModelSpec, gpu: GpuSpec, length: int, release: _Release, adapters: bool
+) -> tuple[int, int]:
+    """(max_num_batched_tokens, max_num_seqs) of the API server when neither is given."""
+    if release < (0, 8):
+        return _batch_defaults_v0(model, length, release, adapters), 256
+    large = gpu.driver_bytes.value >= 70 * GIB
+    if release >= (0, 9):
+        large = large and "a100" not in gpu.name.lower()
+    if release >= (0, 33):
+        large = large and gpu.compute_capability != (12, 1)  # GB10 has the memory, not the speed
+    tokens, seqs = (8192, 1024) if large else (2048, 256)
+    if release >= (0, 28) and gpu.driver_bytes.value >= 160 * GIB:
+        tokens = 16384
+    if release < (0, 8, 4):
+        seqs = 1024
+    if model.encoder_only:  # no chunked prefill
+        tokens = max(tokens, length)
+    return tokens, seqs
+
+
+def _batch_defaults_v0(model: ModelSpec, length: int, release: _Release, adapters: bool) -> int:
+    """V0 batched whole prompts, and chunked them by itself only for long contexts of plain text models."""
+    windowed = any(group.window is not None for group in model.layer_groups)
+    text = set(model.modalities) <= {"text"}
+    if release >= (0, 5, 4) and length > 32768 and text and not windowed and not adapters:
+        return 2048 if release >= (0, 6, 5) else 512
+    return max(length, 2048)
+
+
+def _refuse(model: ModelSpec, settings: EngineSettings, release: _Release) -> None:
+    ranks = settings.tensor_parallel_size
+    for group in model.layer_groups:
+        if group.query_heads % ranks:
+            raise UnsupportedError(
+                f"vLLM cannot split {group.query_heads} attention heads of {model.name} over {ranks} GPUs",
+                hint="tensor_parallel_size must divide the number of attention heads",
+            )
+        if group.kv_heads and group.kind is not AttentionKind.LATENT:
+            many, few = max(group.kv_heads, ranks), min(group.kv_heads, ranks)
+            if many % few:
+                raise UnsupportedError(
+                    f"vLLM cannot split {group.kv_heads} key-value heads of {model.name} over {ranks} GPUs",
+                    hint="one of the two numbers must divide the other",
+                )
+    if settings.pipeline_parallel_size > model.num_layers:
+        raise UnsupportedError(
+            f"{settings.pipeline_parallel_size} pipeline stages are more than the {model.num_layers} layers"
+        )
+    if settings.kv_cache_memory_bytes is not None and release < (0, 10, 2):
+        raise UnsupportedError(
+            "vLLM knows --kv-cache-memory-bytes from 0.10.2 on", hint="give gpu_memory_utilization instead"
+        )
+    if settings.gpu_memory_utilization is not None and not 0 < settings.gpu_memory_utilization <= 1:
+        raise UnsupportedError(f"gpu_memory_utilization {settings.gpu_memory_utilization} is not in (0, 1]")
+    if settings.max_model_len is not None and settings.max_model_len > model.max_model_len:
+        raise UnsupportedError(
+            f"max_model_len {settings.max_model_len} is above the {model.max_model_len} of {model.name}",
+            hint="vLLM refuses it, since longer positions were never learned",
+        )
+
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": None}
+
+
+def _flags(settings: EngineSettings, release: _Release, quantization: str) -> tuple[str, ...]:
+    """Flags with a value in a fixed order; numbers as the engine reads them."""
+    ranks, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
+    valued: tuple[tuple[str, object], ...] = (
+        ("--tensor-parallel-size", ranks if ranks > 1 else None),
+        ("--pipeline-parallel-size", stages if stages > 1 else None),
+        ("--dtype", _DTYPES.get(settings.dtype, settings.dtype)),
+        ("--quantization", quantization or None),
+        ("--kv-cache-dtype", settings.kv_cache_dtype if settings.kv_cache_dtype != "auto" else None),
+        ("--max-model-len", settings.max_model_len),
+        ("--max-num-seqs", settings.max_num_seqs),
+        ("--max-num-batched-tokens", settings.max_num_batched_tokens),
+        ("--gpu-memory-utilization", _decimal(settings.gpu_memory_utilization)),
+        ("--kv-cache-memory-bytes", settings.kv_cache_memory_bytes),
+        ("--block-size", settings.block_size),
+    )
+    flags = tuple(part for name, value in valued if value is not None for part in (name, str(value)))
+    if settings.enforce_eager:
+        flags += ("--enforce-eager",)
+    if settings.enable_expert_parallel and release >= (0, 8):
+        flags += ("--enable-expert-parallel",)
+    return flags
+
+
+def _decimal(share: float | None) -> str | None:
+    return None if share is None else f"{share:.4f}".rstrip("0").rstrip(".")
+
+
+def _adapter_flags(settings: EngineSettings, adapters: Sequence[Adapter]) -> tuple[str, ...]:
+    """LoRA: slots, the largest rank, and each adapter as name=path."""
+    if settings.adapters is None and not adapters:
+        return ()
+    slots = settings.adapters.max_loras if settings.adapters else len(adapters)
+    rank = settings.adapters.max_lora_rank if settings.adapters else max(adapter.rank for adapter in adapters)
+    flags: tuple[str, ...] = ("--enable-lora", "--max-loras", str(slots), "--max-lora-rank", str(rank))
+    if adapters:
+        flags += ("--lora-modules", *(f"{adapter.name}={adapter.source or adapter.name}" for adapter in adapters))
+    return flags

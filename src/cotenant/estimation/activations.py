@@ -1,0 +1,150 @@
+"""Activations: the most that the start-up profile run holds beside the weights.
+
+    peak   = max(widest layer x max_num_batched_tokens, sampler) [+ the vision encoder's run]
+    layer  = residual + normed input + the widest of: query-key-value twice (before and after rotary) + output;
+             gate-up + their product; experts' workspaces (tokens x top-k x the larger of 2 x inner and hidden,
+             and tokens x top-k x inner), all divided over tensor-parallel ranks
+    sampler= max_num_seqs rows x padded vocabulary x bytes alive per logit + all tokens' hidden states
+
+The sampler's part does not depend on the model's size nor on tensor parallel: logits are gathered whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Term
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role, Split
+from cotenant.engines.rules import ProfileRules
+from cotenant.estimation.memo import IdentityCache
+from cotenant.units import GIB, MIB
+
+_ELEMENT = 2  # activations are computed in a 16-bit dtype
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWidths:
+    """Elements a token of one rank inside a layer, the widest of all layers."""
+
+    hidden: int
+    attention: float  # query, key, value (and gates) of one rank
+    output: float  # what the output projection reads
+    inner: float  # dense feed-forward: gate and up together
+    expert: float  # one expert: gate and up together
+    expert_product: float
+    state: float  # recurrent mixers' projections
+    latent_up: float  # MLA: keys and values after the up-projection
+
+
+_CACHE: IdentityCache[LayerWidths] = IdentityCache()
+
+
+def activations(
+    model: ModelSpec, settings: EngineSettings, rules: ProfileRules, *, last_stage: bool = True
+) -> Term:
+    """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
+    widths = _CACHE.get(
+        (model,), settings.tensor_parallel_size, lambda: _widths(model, settings.tensor_parallel_size)
+    )
+    tokens = settings.max_num_batched_tokens or 1
+    layer = _layer_bytes(model, widths, tokens, settings, rules)
+    sampler, rows = 0.0, 0
+    if last_stage and not model.encoder_only:
+        rows = min(settings.max_num_seqs or 1, tokens)
+        sampler = _sampler_bytes(model, rows, tokens, rules)
+    peak = round(max(layer, sampler))
+    what = (
+        f"{rows} rows of {model.vocab_size:,} logits"
+        if sampler > layer
+        else f"{tokens:,} tokens in the widest layer"
+    )
+    return _with_doubts(model, peak, sampler > layer, what)
+
+
+def _sampler_bytes(model: ModelSpec, rows: int, tokens: int, rules: ProfileRules) -> float:
+    each = rules.logit_bytes_small if rows < rules.small_rows else rules.logit_bytes
+    return rows * model.vocab_size * each + tokens * model.hidden_size * _ELEMENT
+
+
+def _layer_bytes(
+    model: ModelSpec, widths: LayerWidths, tokens: int, settings: EngineSettings, rules: ProfileRules
+) -> float:
+    stream = (2 if rules.compiled else 3) * widths.hidden
+    attention = stream + 2 * widths.attention + widths.output
+    dense = stream + widths.inner * 1.5
+    state = stream + 2 * widths.state
+    widest = tokens * max(attention, dense, state)
+    if widths.expert:
+        at_once = min(tokens, rules.moe_chunk_tokens) * (model.experts_per_token or 1)
+        spaces = at_once * (max(widths.expert, widths.hidden) + widths.expert_product)
+        widest = max(widest, tokens * (stream + widths.hidden + 2 * model.num_experts) + spaces)
+    return _ELEMENT * (widest + _latent_elements(widths, settings, rules))
+
+
+def _latent_elements(widths: LayerWidths, settings: EngineSettings, rules: ProfileRules) -> float:
+    """MLA's prefill over cached context: the profile run allocates the up-projected workspace at its largest
+    (v1/attention/backends/mla/common.py)."""
+    if not widths.latent_up or not rules.latent_workspace_tokens:
+        return 0.0
+    length, seqs, block = settings.max_model_len or 1, settings.max_num_seqs or 1, settings.block_size or 64
+    tokens = max(min(max(8 * length, 4 * seqs * block), rules.latent_workspace_tokens), seqs * block)
+    return tokens * widths.latent_up
+
+
+def _with_doubts(model: ModelSpec, peak: int, sampled: bool, what: str) -> Term:
+    """The 90 % interval. What is counted tensor by tensor is known to about a tenth; experts and recurrent
+    mixers keep workspaces that vary by kernel, and a vision tower is profiled with images whose number and
+    size the model's processor decides."""
+    loose = not sampled and (model.num_experts or _has_state(model))
+    low, high = (peak // 2, peak * 2 + 300 * MIB) if loose else (peak * 85 // 100, peak * 115 // 100 + 150 * MIB)
+    value = peak
+    why = f"profile run: {what}"
+    if set(model.modalities) - {"text"}:
+        value += GIB // 2
+        high += 4 * GIB
+        why += "; the vision encoder's own run is known only roughly"
+    return Term(Interval(low, value, high), why)
+
+
+def _has_state(model: ModelSpec) -> bool:
+    return any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups)
+
+
+def _widths(model: ModelSpec, ranks: int) -> LayerWidths:
+    inner = _widest(model, Role.MLP, ranks, ("gate_proj", "up_proj", "fc1"))
+    expert = _widest(model, Role.EXPERT, ranks, ("gate_proj", "up_proj"))
+    down = _widest(model, Role.EXPERT, ranks, ("down_proj",), inputs=True)
+    return LayerWidths(
+        hidden=model.hidden_size,
+        attention=_widest(model, Role.ATTENTION, ranks, ("q_proj", "k_proj", "v_proj", "q_b_proj")),
+        output=_widest(model, Role.ATTENTION, ranks, ("o_proj",), inputs=True),
+        inner=inner or (2 * model.intermediate_size / ranks if not expert else 0),
+        expert=expert,
+        expert_product=down,
+        state=_widest(model, Role.STATE, ranks, ()),
+        latent_up=_widest(model, Role.ATTENTION, ranks, ("kv_b_proj",)),
+    )
+
+
+def _widest(model: ModelSpec, role: Role, ranks: int, names: tuple[str, ...], *, inputs: bool = False) -> float:
+    """The largest sum of a rank's outputs (or inputs) over tensors of those names that share layers."""
+    sums: dict[tuple[int, ...], float] = {}
+    for group in model.parameters:
+        last = group.name.rpartition(".")[2]
+        if group.role is not role or len(group.shape) < 2 or group.draft or (names and last not in names):
+            continue
+        if not names and last in ("out_proj", "o_proj", "conv1d"):
+            continue
+        width = group.shape[-1] if inputs else group.shape[-2]
+        sums[group.layers] = sums.get(group.layers, 0.0) + width * _share(group, ranks)
+    return max(sums.values(), default=0.0)
+
+
+def _share(group: ParameterGroup, ranks: int) -> float:
+    if group.split is Split.NONE:
+        return 1.0
+    if group.split is Split.KV and group.kv_heads:
+        return max(1, group.kv_heads // ranks) / group.kv_heads
+    return 1 / ranks

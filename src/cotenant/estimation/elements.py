@@ -1,0 +1,59 @@
+"""Bytes of an element, of a stored matrix, and of what a caching allocator takes for it."""
+
+from __future__ import annotations
+
+from math import ceil, prod
+
+from cotenant.domain.quantization import Storage
+from cotenant.units import MIB
+
+DTYPE_BYTES = {
+    "fp32": 4.0, "float32": 4.0, "bf16": 2.0, "bfloat16": 2.0, "fp16": 2.0, "float16": 2.0, "half": 2.0,
+    "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "int8": 1.0, "uint8": 1.0, "int32": 4.0, "int64": 8.0,
+    "fp4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5, "int4": 0.5,
+}  # fmt: skip
+
+_LARGE, _SEGMENT, _ROUND = 10 * MIB, 20 * MIB, 2 * MIB
+
+
+def element_bytes(dtype: str) -> float:
+    """Bytes of one element; an unknown or empty name counts as two, what engines compute in."""
+    return DTYPE_BYTES.get(dtype, 2.0)
+
+
+def stored_bytes(shape: tuple[int, ...], storage: Storage | None, dtype: str) -> float:
+    """Bytes of a tensor of `shape` (leading dimensions, outputs, inputs); vectors are never quantised."""
+    if storage is None or len(shape) < 2:
+        return prod(shape) * element_bytes(dtype)
+    matrices, rows, columns = prod(shape[:-2]), shape[-2], shape[-1]
+    return matrices * (
+        rows * columns * storage.bits / 8
+        + _groups(rows, columns, storage) * (storage.scale_bits + storage.zero_bits) / 8
+        + columns * storage.input_bits / 8
+    )
+
+
+def _groups(rows: int, columns: int, storage: Storage) -> int:
+    """How many scales a matrix has."""
+    if storage.block is not None:
+        return ceil(rows / storage.block[0]) * ceil(columns / storage.block[1])
+    if storage.group_size < 0:
+        return 1
+    return rows if storage.group_size == 0 else rows * ceil(columns / storage.group_size)
+
+
+def allocated_bytes(size: float) -> float:
+    """What PyTorch's caching allocator counts for a tensor of `size` bytes, on average over many alike.
+
+    From 10 MiB on a request gets its own segment, rounded up to 2 MiB; below, tensors share segments of
+    20 MiB. A rest of at most 1 MiB is not split off, so it counts as part of the tensor
+    (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, should_split).
+    """
+    if size <= MIB:
+        return ceil(size / 512) * 512
+    if size < _LARGE:
+        many = int(_SEGMENT // size)
+        rest = _SEGMENT - many * size
+        return size + (rest / many if rest <= MIB else 0)
+    rest = -size % _ROUND
+    return size + (rest if rest <= MIB else 0)

@@ -1,0 +1,277 @@
+"""One replica on one type of card: four terms a rank, the pool that is left, and whether it fits.
+
+    pool      = budget - weights - activations - runtime inside the budget      (or what was asked in bytes)
+    footprint = weights + activations + pool + all of the runtime
+
+It fits when every check below holds over the whole 90 % interval, it does not when one fails over the whole,
+and else it is uncertain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.estimate import Estimate, KvCacheEstimate, RankEstimate, Term
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval, total
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.engines.rules import Capacity, EngineRules, MemoryRules
+from cotenant.estimation.activations import activations
+from cotenant.estimation.kv_cache import CacheLayout, cache_layout, pool_interval
+from cotenant.estimation.runtime import Runtime, runtime
+from cotenant.estimation.verdict import Check, judge
+from cotenant.estimation.weights import stage_weights, weights_per_rank
+from cotenant.units import format_gib
+
+_NOTHING = Interval.exact(0)
+
+
+class KvDemand(Protocol):
+    """What `estimate_memory` reads of a demand: bytes of one rank."""
+
+    @property
+    def kv_needed_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def kv_worst_case_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def max_num_seqs(self) -> int: ...  # noqa: D102
+    @property
+    def max_model_len(self) -> int: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """What one rank of a pipeline stage takes apart from its pool, and what is left for the pool."""
+
+    weights: Term
+    activations: Term
+    runtime: Runtime
+    largest: int
+    budget: Interval
+    room: Interval
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMemory:
+    """Everything that an estimate is made of, before it is judged: the cheap part for many candidates."""
+
+    settings: EngineSettings  # resolved
+    rules: MemoryRules
+    layout: CacheLayout
+    capacity: Interval
+    stages: tuple[StageMemory, ...]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the pool, the smallest stage deciding."""
+        return self.layout.blocks_in(tuple(max(0, stage.room.value) for stage in self.stages))
+
+    @property
+    def minimum_bytes(self) -> int:
+        """What one sequence of max_model_len takes of the pool: below it the engine refuses to start."""
+        settings = self.settings
+        return self.layout.sequence_bytes(settings.max_model_len or 1, settings.max_num_batched_tokens or 1)
+
+
+def replica_memory(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    *,
+    engine: EngineRules,
+    version: Version,
+    format: QuantizationFormat,  # noqa: A002 - the field's own word
+    used_bytes: int = 0,
+) -> ReplicaMemory:
+    """Terms and room of every stage. Raises UnsupportedError for what the engine refuses."""
+    resolved = engine.resolve(model, gpu, settings, version)
+    rules = engine.rules(version)
+    capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
+    layout = cache_layout(model, resolved, rules.cache)
+    ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
+    terms = weights_per_rank(
+        model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
+        enable_expert_parallel=resolved.enable_expert_parallel, dtype=resolved.dtype, adapters=resolved.adapters,
+        adapters_on_vocabulary=rules.adapters_on_vocabulary,
+    )  # fmt: skip
+    raw = stage_weights(model, format, ranks, stages, resolved.dtype)
+    shared = runtime(model, resolved, rules.runtime)
+    budget = engine.budget(capacity, resolved)
+    charged = used_bytes if rules.runtime.others_in_budget else 0
+    found = []
+    for stage in range(stages):
+        active = activations(model, resolved, rules.profile, last_stage=stage == stages - 1)
+        spent = total((terms[stage * ranks].bytes, active.bytes, shared.inside))
+        if resolved.kv_cache_memory_bytes is not None:
+            room = Interval.exact(resolved.kv_cache_memory_bytes)
+            allowed = spent + room
+        else:
+            room, allowed = budget - spent - Interval.exact(charged), budget
+        found.append(StageMemory(terms[stage * ranks], active, shared, raw[stage].largest, allowed, room))
+    return ReplicaMemory(resolved, rules, layout, capacity, tuple(found))
+
+
+def estimate_memory(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    *,
+    engine: EngineRules,
+    version: Version,
+    format: QuantizationFormat,  # noqa: A002
+    used_bytes: int = 0,
+    demand: KvDemand | None = None,
+    model_path: str = "",
+) -> Estimate:
+    """The estimate of one replica, judged. `used_bytes` is held on each card by others; a `demand` fills in
+    max_num_seqs and max_model_len where the settings leave them open, and the pool must hold its need."""
+    asked = _filled(settings, demand)
+    memory = replica_memory(
+        model, gpu, asked, engine=engine, version=version, format=format, used_bytes=used_bytes
+    )
+    ranks = _rank_estimates(memory, used_bytes)
+    cache = _cache_estimate(memory, demand)
+    verdict, reason, warnings = judge(_checks(memory, ranks, cache, used_bytes, engine, demand))
+    return Estimate(
+        model=model, gpu=gpu, engine=engine.name, engine_version=str(version),
+        quantization=format.name, settings=memory.settings, verdict=verdict, per_gpu=ranks, kv_cache=cache,
+        arguments=engine.arguments(
+            memory.settings, version=version, model_path=model_path or model.name,
+            quantization=format.engine_flag,
+        ),
+        reason=reason, warnings=(*memory.rules.notes, *warnings),
+    )  # fmt: skip
+
+
+def _filled(settings: EngineSettings, demand: KvDemand | None) -> EngineSettings:
+    if demand is None:
+        return settings
+    return replace(
+        settings,
+        max_num_seqs=settings.max_num_seqs or demand.max_num_seqs,
+        max_model_len=settings.max_model_len or demand.max_model_len,
+    )
+
+
+def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimate, ...]:
+    rooms = tuple(stage.room for stage in memory.stages)
+    found: list[RankEstimate] = []
+    free = memory.capacity - Interval.exact(used_bytes)
+    for number, stage in enumerate(memory.stages):
+        pool = pool_interval(memory.layout, rooms, number) if memory.layout.groups else _NOTHING
+        footprint = _footprint(stage, pool)
+        claimed = Interval(
+            *(max(getattr(footprint, s), getattr(stage.budget, s)) for s in ("low", "value", "high"))
+        )
+        weights = stage.weights.bytes
+        peak = total((weights, Interval(0, stage.largest, 2 * stage.largest), stage.runtime.beside))
+        for _ in range(memory.settings.tensor_parallel_size):
+            found.append(
+                RankEstimate(
+                    rank=len(found), capacity=memory.capacity, used_bytes=used_bytes, budget=stage.budget,
+                    weights=stage.weights, kv_cache=Term(pool, _pool_why(memory, pool)),
+                    activations=stage.activations, runtime=stage.runtime.term, load_peak=peak,
+                    headroom=free - claimed,
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+def _footprint(stage: StageMemory, pool: Interval) -> Interval:
+    """All that a rank takes. The pool fills what the budget leaves, so their errors cancel: where it does,
+    the footprint is the budget and what stands outside of it."""
+    spent = total((stage.weights.bytes, stage.activations.bytes, stage.runtime.inside))
+    exact = spent + Interval.exact(pool.value)
+    if stage.room.low > 0 and not stage.room.is_exact:
+        value = exact.value
+        return total(
+            (Interval(min(value, stage.budget.low), value, max(value, stage.budget.high)), stage.runtime.outside)
+        )
+    return total((exact, stage.runtime.outside))
+
+
+def _pool_why(memory: ReplicaMemory, pool: Interval) -> str:
+    if not memory.layout.groups:
+        return "nothing is cached"
+    if memory.settings.kv_cache_memory_bytes is not None:
+        return f"{memory.blocks:,} blocks in the bytes asked for"
+    return f"{memory.blocks:,} blocks in what the budget leaves"
+
+
+def _cache_estimate(memory: ReplicaMemory, demand: KvDemand | None) -> KvCacheEstimate:
+    layout, settings = memory.layout, memory.settings
+    length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
+    if not layout.groups:
+        return KvCacheEstimate(0, 0, 0, 0, 0.0, 0, demand and demand.kv_needed_bytes, 0, 0)
+    blocks = memory.blocks
+    concurrency = blocks / layout.sequence_blocks(length, batch)
+    plain = len(layout.groups) == 1 and layout.groups[0].window is None
+    return KvCacheEstimate(
+        bytes_per_token=layout.token_bytes(),
+        bytes_per_sequence=layout.fixed_bytes(length),
+        tokens=blocks * layout.groups[0].block_size if plain else int(concurrency * length),
+        tokens_as_printed=layout.tokens_as_printed(blocks, length, batch),
+        max_concurrency=concurrency,
+        reserved_bytes=blocks * layout.block_bytes[0],
+        needed_bytes=None if demand is None else demand.kv_needed_bytes,
+        worst_case_bytes=(settings.max_num_seqs or 1) * layout.sequence_bytes(length, batch)
+        if demand is None else demand.kv_worst_case_bytes,
+        minimum_bytes=memory.minimum_bytes,
+    )  # fmt: skip
+
+
+def _checks(
+    memory: ReplicaMemory,
+    ranks: tuple[RankEstimate, ...],
+    cache: KvCacheEstimate,
+    used_bytes: int,
+    engine: EngineRules,
+    demand: KvDemand | None,
+) -> list[Check]:
+    """Everything that must hold, in the order in which an engine would fail."""
+    free = memory.capacity - Interval.exact(used_bytes)
+    checks: list[Check] = []
+    for number, stage in enumerate(memory.stages):
+        rank = ranks[number * memory.settings.tensor_parallel_size]
+        asked = engine.budget(memory.capacity, memory.settings)
+        if memory.rules.runtime.start_check:
+            checks.append(_start_check(engine, memory, asked, free - stage.runtime.beside))
+        checks.append(Check("loading its weights", rank.load_peak, free, "the card has left"))
+        if memory.layout.groups:
+            checks.append(_pool_check(memory, cache, stage, number, demand))
+        checks.append(_card_check(stage, rank, free))
+    return checks
+
+
+def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, free: Interval) -> Check:
+    share = memory.settings.gpu_memory_utilization or 0.0
+    hint = f"lower gpu_memory_utilization below {max(0, free.low) / memory.capacity.high:.3f}"
+    return Check(f"{engine.title}'s budget of {share:g} of the card", asked, free, "free at start", hint)
+
+
+def _pool_check(
+    memory: ReplicaMemory, cache: KvCacheEstimate, stage: StageMemory, number: int, demand: KvDemand | None
+) -> Check:
+    length = memory.settings.max_model_len or 1
+    blocks = memory.layout.sequence_blocks(length, memory.settings.max_num_batched_tokens or 1)
+    need = blocks * memory.layout.block_bytes[number]
+    what = f"the KV cache of one sequence of {length:,} tokens"
+    if demand is not None and demand.kv_needed_bytes > cache.minimum_bytes:
+        size = memory.layout.block_bytes
+        need = -(-demand.kv_needed_bytes // size[0]) * size[number]
+        what = "the traffic's KV cache"
+    left = "left of the budget" if memory.settings.kv_cache_memory_bytes is None else "given to it"
+    spent = f" (budget {format_gib(stage.budget.value)})"
+    return Check(
+        what, Interval.exact(need), stage.room, left + spent, "fewer or shorter sequences, or smaller weights"
+    )
+
+
+def _card_check(stage: StageMemory, rank: RankEstimate, free: Interval) -> Check:
+    footprint = _footprint(stage, rank.kv_cache.bytes)
+    return Check(
+        "the replica with its graphs", footprint, free, "the card has left", "lower gpu_memory_utilization"
+    )

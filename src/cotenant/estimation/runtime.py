@@ -1,0 +1,87 @@
+"""Runtime: what CUDA, the communicators and CUDA graphs take beside the tensors.
+
+None of it follows from the model alone: the driver's context, the kernels that a process loads, NCCL's buffers
+and what a captured graph keeps differ by driver, library and card. Values are the middle of what engines
+print, intervals their range: wide on purpose, and the place for a calibration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Term
+from cotenant.domain.interval import Interval, total
+from cotenant.domain.model import ModelSpec
+from cotenant.engines.rules import RuntimeRules
+from cotenant.units import KIB, MIB
+
+# Kernels loaded while running, library workspaces: what a single GPU's log calls non-torch memory.
+_LIBRARIES = Interval(10 * MIB, 80 * MIB, 300 * MIB)
+# The CUDA context itself, created before the first measurement.
+_CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
+# NCCL channels and all-reduce buffers of a tensor-parallel group; NVLink multicast takes the most.
+_COMMUNICATORS = Interval(150 * MIB, 500 * MIB, 2000 * MIB)
+_COMMUNICATORS_LATER = Interval(0, 100 * MIB, 600 * MIB)
+# What a captured graph keeps: its pool's outputs once, and its nodes for every layer.
+_GRAPH_POOL = 100 * MIB
+_GRAPH_NODES = 96 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """`inside`: charged to the engine's budget before the pool is sized; `outside`: beside or on top of it.
+
+    `beside` is the part of `outside` that is there before the engine looks at the card.
+    """
+
+    inside: Interval
+    outside: Interval
+    beside: Interval
+    why: str
+
+    @property
+    def term(self) -> Term:
+        """Both together."""
+        return Term(total((self.inside, self.outside)), self.why)
+
+
+def runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, used_bytes: int = 0) -> Runtime:
+    """The runtime term of one rank; `used_bytes` of others count where the version charges them."""
+    inside, beside = [_LIBRARIES], []
+    (inside if rules.context_in_budget else beside).append(_CONTEXT)
+    if settings.tensor_parallel_size * settings.pipeline_parallel_size > 1:
+        if rules.communicators_in_budget:
+            inside.append(_COMMUNICATORS)
+        else:
+            beside.append(_COMMUNICATORS)
+            inside.append(_COMMUNICATORS_LATER)
+    graphs = _graphs(model, settings, rules)
+    on_top = []
+    if graphs is not None:
+        (inside if rules.graphs_in_budget else on_top).append(graphs)
+    why = "CUDA context, kernels"
+    why += ", communicators" if settings.tensor_parallel_size > 1 else ""
+    why += "" if graphs is None else f", {graph_count(settings, rules)} CUDA graphs"
+    why += "" if graphs is None or rules.graphs_in_budget else " (on top of the budget)"
+    return Runtime(total(inside), total((*beside, *on_top)), total(beside), why)
+
+
+def graph_count(settings: EngineSettings, rules: RuntimeRules) -> int:
+    """Graphs captured: sizes 1, 2, 4, then every 8 up to 256, every 16 up to the largest; a second set for
+    decode batches where the version captures both kinds."""
+    seqs = settings.max_num_seqs or 1
+    largest = min(rules.largest_graph, 2 * seqs)
+    sizes = _sizes(largest)
+    return sizes + (_sizes(min(largest, seqs)) if rules.graph_modes > 1 else 0)
+
+
+def _sizes(largest: int) -> int:
+    return sum(size <= largest for size in (1, 2, 4)) + min(largest, 256) // 8 + max(0, largest - 256) // 16
+
+
+def _graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Interval | None:
+    if settings.enforce_eager or model.encoder_only:
+        return None
+    value = _GRAPH_POOL + graph_count(settings, rules) * model.num_layers * _GRAPH_NODES
+    return Interval(value // 4, value, value * 5 // 2 + 100 * MIB)

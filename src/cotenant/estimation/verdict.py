@@ -1,0 +1,52 @@
+"""From needs and limits to a verdict and the sentence that says by how much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cotenant.domain.estimate import Verdict
+from cotenant.domain.interval import Interval
+from cotenant.units import format_gib
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must hold: `need` within `limit`. `what` needs, `where` names the limit."""
+
+    what: str
+    need: Interval
+    limit: Interval
+    where: str
+    hint: str = ""
+
+    @property
+    def margin(self) -> Interval:
+        """What is over; negative where it is short. Errors of the two sides are independent."""
+        return self.limit - self.need
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of this check alone."""
+        margin = self.margin
+        if margin.low >= 0:
+            return Verdict.FITS
+        return Verdict.DOES_NOT_FIT if margin.high < 0 else Verdict.UNCERTAIN
+
+
+def judge(checks: Sequence[Check]) -> tuple[Verdict, str, tuple[str, ...]]:
+    """(verdict, reason, warnings): the worst check decides; of several alike, the one that is shortest."""
+    order = {Verdict.DOES_NOT_FIT: 0, Verdict.UNCERTAIN: 1, Verdict.FITS: 2}
+    worst = min(checks, key=lambda check: (order[check.verdict], check.margin.low))
+    return worst.verdict, _sentence(worst), ()
+
+
+def _sentence(check: Check) -> str:
+    margin = check.margin
+    figures = f"{check.what} needs {format_gib(check.need.value)}, {format_gib(check.limit.value)} {check.where}"
+    if check.verdict is Verdict.FITS:
+        return f"{figures}: {format_gib(margin.value)} to spare"
+    if check.verdict is Verdict.DOES_NOT_FIT:
+        return f"{figures}: {format_gib(-margin.value)} short" + (f"; {check.hint}" if check.hint else "")
+    span = f"between {format_gib(-margin.low)} short and {format_gib(margin.high)} to spare"
+    return f"{figures}: {span}" + (f"; {check.hint}" if check.hint else "")

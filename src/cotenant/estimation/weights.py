@@ -1,0 +1,185 @@
+"""Weights: bytes of every tensor in its format, one rank's share of them, and what loading adds for a moment.
+
+tensor = elements x bits / 8 + scales + zeros (+ a permutation), by the format's own rules
+rank   = the tensors of its stage, split as the engine's parallel layers split them,
+         query-key-value and gate-up as one tensor each, as the engine allocates them
+       + the rotary table of max positions x rotary width (vLLM: layers/rotary_embedding)
+       + LoRA slots
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from cotenant.domain.engine import AdapterSlots
+from cotenant.domain.estimate import Term
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.errors import UnsupportedError
+from cotenant.estimation.adapters import adapter_bytes
+from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
+from cotenant.estimation.memo import IdentityCache
+from cotenant.estimation.stages import copies_in_stage, rank_share, stage_layers
+from cotenant.units import format_count, format_gib
+
+# One allocation of an engine for several checkpoint tensors.
+_MERGED = {
+    "q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj",
+    "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
+}  # fmt: skip
+
+# Half of a 90 % interval as a share: what a format's rules leave open (padding for kernels, tensors that a
+# checkpoint keeps unquantised). Plain dtypes leave nothing.
+_PLAIN, _QUANTISED, _STORED = 0.002, 0.012, 0.004
+
+
+@dataclass(frozen=True, slots=True)
+class StageWeights:
+    """One rank's weights of one stage. `largest` is its largest single tensor."""
+
+    bytes: int
+    largest: int
+    spread: float
+
+
+_CACHE: IdentityCache[tuple[StageWeights, ...]] = IdentityCache()
+
+
+def weights_per_rank(
+    model: ModelSpec,
+    format: QuantizationFormat,  # noqa: A002 - the field's own word
+    *,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    enable_expert_parallel: bool = False,
+    dtype: str = "auto",
+    adapters: AdapterSlots | None = None,
+    adapters_on_vocabulary: bool = True,
+) -> tuple[Term, ...]:
+    """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts, which
+    leaves the bytes of a rank the same. Raises UnsupportedError for a format without rules."""
+    stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype)
+    terms = []
+    for number, stage in enumerate(stages):
+        extra = 0
+        if adapters is not None:
+            extra = adapter_bytes(
+                model, adapters, tensor_parallel_size, number, pipeline_parallel_size, adapters_on_vocabulary
+            )
+        term = Term(_interval(stage, extra), _why(model, format, tensor_parallel_size, stage, extra))
+        terms += [term] * tensor_parallel_size
+    return tuple(terms)
+
+
+def stage_weights(
+    model: ModelSpec,
+    format: QuantizationFormat,  # noqa: A002
+    ranks: int,
+    stages: int,
+    dtype: str,
+) -> tuple[StageWeights, ...]:
+    """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
+    key = (ranks, stages, dtype)
+    return _CACHE.get((model, format), key, lambda: _stage_weights(model, format, ranks, stages, dtype))
+
+
+def checkpoint_bytes(model: ModelSpec, format: QuantizationFormat, dtype: str = "auto") -> int:  # noqa: A002
+    """Bytes of all tensors in that format, tied ones once, draft layers apart: what the files hold."""
+    if model.stored_bytes is not None and _is_own(model, format):
+        return model.stored_bytes
+    return round(sum(_group_bytes(model, format, group, dtype) for group in model.parameters))
+
+
+def _is_own(model: ModelSpec, format: QuantizationFormat) -> bool:  # noqa: A002
+    plain = not format.storage
+    return format.name == model.quantization or (plain and not model.quantization)
+
+
+def _group_bytes(model: ModelSpec, format: QuantizationFormat, group: ParameterGroup, dtype: str) -> float:  # noqa: A002
+    if group.tied or group.draft:
+        return 0.0
+    own = group.dtype or (model.dtype if dtype == "auto" else dtype)
+    return group.count * stored_bytes(group.shape, format.storage.get(group.role), own)
+
+
+def _stage_weights(
+    model: ModelSpec,
+    format: QuantizationFormat,  # noqa: A002
+    ranks: int,
+    stages: int,
+    dtype: str,
+) -> tuple[StageWeights, ...]:
+    if not model.parameters and model.stored_bytes is None:
+        raise UnsupportedError(f"nothing says what the weights of {model.name} take")
+    scale, spread = _scale(model, format, dtype)
+    found = []
+    for number, layers in enumerate(stage_layers(model.num_layers, stages)):
+        sizes: dict[tuple[str, tuple[int, ...]], list[float]] = {}  # merged tensor -> [bytes, how many]
+        rest = 0.0
+        for group in model.parameters:
+            copies = copies_in_stage(group, layers, number, stages)
+            if copies == 0:
+                continue
+            own = group.dtype or (model.dtype if dtype == "auto" else dtype)
+            size = stored_bytes(group.shape, format.storage.get(group.role), own) * rank_share(group, ranks)
+            if len(group.shape) < 2:
+                rest += copies * size * scale
+                continue
+            entry = sizes.setdefault((_merged(group.name), group.layers), [0.0, copies])
+            entry[0] += size * scale
+        total = rest + sum(count * allocated_bytes(size) for size, count in sizes.values())
+        largest = max((size for size, _ in sizes.values()), default=total)
+        found.append(StageWeights(ceil(total + rotary_bytes(model)), ceil(largest), spread))
+    return tuple(found)
+
+
+def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[float, float]:  # noqa: A002
+    """(factor that makes our sum the checkpoint's exact size, half width of the interval as a share)."""
+    spread = _QUANTISED if format.storage else _PLAIN
+    if model.stored_bytes is None or not _is_own(model, format):
+        return 1.0, spread
+    ours = sum(_group_bytes(model, format, group, dtype) for group in model.parameters)
+    return (model.stored_bytes / ours, _STORED) if ours else (1.0, spread)
+
+
+def _merged(name: str) -> str:
+    prefix, _, last = name.rpartition(".")
+    return f"{prefix}.{_MERGED.get(last, last)}"
+
+
+def rotary_bytes(model: ModelSpec) -> int:
+    """The table of cosines and sines: one row a position, shared by all layers, in the model's dtype."""
+    widths = {
+        64 if group.kind is AttentionKind.LATENT else group.key_width
+        for group in model.layer_groups
+        if group.kind in (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
+    }
+    if model.encoder_only or not widths:
+        return 0
+    return round(model.max_model_len * max(widths) * element_bytes("bf16"))
+
+
+def _interval(stage: StageWeights, extra: int) -> Interval:
+    value = stage.bytes + extra
+    wide = ceil(stage.bytes * stage.spread + extra * 0.25)
+    return Interval(value - wide, value, value + wide)
+
+
+def _why(
+    model: ModelSpec,
+    format: QuantizationFormat,  # noqa: A002
+    ranks: int,
+    stage: StageWeights,
+    extra: int,
+) -> str:
+    what = f"{format_count(model.num_parameters)} parameters in {format.name or model.dtype}"
+    share = f", one rank of {ranks}" if ranks > 1 else ""
+    lora = f", with {format_gib(extra)} of LoRA slots" if extra else ""
+    return f"{what}{share}{lora}, and the rotary table"
+
+
+def has_experts(model: ModelSpec) -> bool:
+    """Whether any tensor belongs to routed experts."""
+    return any(group.role is Role.EXPERT for group in model.parameters)
