@@ -2,7 +2,7 @@
 
 import heapq
 import random
-from math import exp, log
+from math import exp, inf, log
 
 import pytest
 from hypothesis import given, settings
@@ -54,6 +54,8 @@ def test_constant_contexts_are_exact() -> None:
     assert found.kv_worst_case_bytes == 8 * 4096 * TOKEN
     assert found.warnings
     assert found.slo_held is None
+    assert found.slack == inf
+    assert found.busy == 1
 
 
 def test_blocks_round_up() -> None:
@@ -135,9 +137,12 @@ def test_a_tight_slo_is_not_held_and_a_near_one_warns() -> None:
     base = asked(chat(0.4), slo=Slo(tpot_s=0.020))
     assert base.slo_held is False
     assert any("does not hold" in warning for warning in base.warnings)
+    assert base.slack < 0
     assert base.tpot_s is not None
     near = asked(chat(0.4), slo=Slo(tpot_s=base.tpot_s[1] * 1.1))
     assert near.slo_held is True
+    assert near.slack == pytest.approx(0.1)
+    assert near.busy == pytest.approx(1 - exp(-near.mean_in_service))
     assert any("may not hold" in warning for warning in near.warnings)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class Demand:
     max_num_seqs. `kv_needed_tokens` are the needed bytes at the traffic's own bytes per token.
     `in_service_p999` is the 99.9th percentile of the number in service. `ttft_s`, `tpot_s` are estimates at
     `percentile` as (low, value, high) of the 90 % interval; `slo_held` compares their values.
+    `busy` is the share 0..1 of time in which anything is in service; `slack` how much slower the replica may
+    run and still hold its SLO (0.5 = half as slow again; negative: not held; infinite without an SLO).
     """
 
     max_model_len: int
@@ -32,10 +35,12 @@ class Demand:
     kv_minimum_bytes: int
     kv_worst_case_bytes: int
     overflow: float
+    busy: float
     percentile: float = 95.0
     ttft_s: tuple[float, float, float] | None = None
     tpot_s: tuple[float, float, float] | None = None
     slo_held: bool | None = None
+    slack: float = inf
     kv_by_adapter: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 

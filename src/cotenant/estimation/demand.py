@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, exp, inf
 
 from cotenant.domain.demand import Demand, Overload
 from cotenant.domain.model import ModelSpec
@@ -67,7 +67,7 @@ def demand(
         needed = poisson_total(service.in_service, atoms, overflow)
         doubts = _doubts(rate, flight, outputs, times)
         at_most = max(1, poisson_quantile(service.in_service, P999))
-    answer = _answer(limit, at_most, needed, overflow, service, sequence_bytes, atoms, flight)
+    answer = _answer(traffic, limit, at_most, needed, overflow, service, sequence_bytes, atoms, flight)
     parts = kv_by_adapter(answer.kv_needed_bytes, tuple(adapters))
     answer = replace(answer, kv_by_adapter=parts, warnings=(*answer.warnings, *doubts))
     return _with_times(answer, service, flight, times, slo, fixed=traffic.concurrent is not None)
@@ -151,6 +151,7 @@ def _doubts(rate: float, flight: _Flight, outputs: LengthModel, times: Times) ->
 
 
 def _answer(
+    traffic: Traffic,
     limit: SequenceLimit,
     at_most: int,
     needed: float,
@@ -175,6 +176,7 @@ def _answer(
         kv_minimum_bytes=longest,
         kv_worst_case_bytes=longest * at_most,
         overflow=overflow,
+        busy=1 - exp(-service.in_service) if traffic.concurrent is None else 1.0,
         warnings=(limit.warning,) if limit.warning else (),
     )
 
@@ -203,6 +205,7 @@ def _with_times(
         ttft_s=ttft,
         tpot_s=tpot,
         slo_held=all(found[1] <= target for _, found, target in asked) if asked else None,
+        slack=min((target / found[1] - 1 for _, found, target in asked), default=inf),
         warnings=(*answer.warnings, *warnings),
     )
 
