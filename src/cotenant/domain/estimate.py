@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
@@ -81,7 +82,7 @@ class KvCacheEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """One replica of one model on one type of card."""
+    """One replica of one model on one type of card. `demand` is what the traffic asks, where it was given."""
 
     model: ModelSpec
     gpu: GpuSpec
@@ -95,6 +96,7 @@ class Estimate:
     arguments: tuple[str, ...]
     reason: str  # why it does not fit, or by how much it does
     warnings: tuple[str, ...] = ()
+    demand: Demand | None = None
 
     @property
     def fits(self) -> bool:
