@@ -108,11 +108,16 @@ def test_precision_at_work_sets_the_peak() -> None:
 
 
 def test_a_slow_kernel_costs_ten_times_and_widens_the_interval() -> None:
-    slow = KernelSupport("vllm", "awq-int4", "AWQ", Speed.SLOW, (7, 5), None, ())
+    slow = KernelSupport("vllm", "awq-int4", "AWQ GEMM (plain)", Speed.SLOW, (7, 5), None, ())
     plain = roofline(LLAMA_70B, A100, engine="vllm", format=AWQ)
     found = roofline(LLAMA_70B, A100, engine="vllm", format=AWQ, kernel=slow)
     assert found._weights_s(1) / plain._weights_s(1) == pytest.approx(741 / 67)
     assert found.low < plain.low < 1 < plain.high < found.high
+    other = roofline(LLAMA_70B, A100, engine="vllm", format=AWQ, kernel=replace(slow, kernel="bitsandbytes"))
+    assert 1 < other.matmul_factor < 3
+    works = roofline(LLAMA_70B, A100, engine="vllm", format=FP8, kernel=replace(slow, speed=Speed.WORKS))
+    assert works.matmul_factor == 1
+    assert works.high > plain.high
 
 
 def test_tensor_parallel_divides_work_and_adds_all_reduces() -> None:
@@ -173,8 +178,6 @@ def test_more_work_never_takes_less_time(batch: int, context: int, more: int) ->
 def test_unknown_precision_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="16-bit peak"):
         roofline(LLAMA_70B, replace(A100, peak_flops={"int8": 1e12}), engine="vllm")
-    with pytest.raises(UnsupportedError, match="int3"):
-        roofline(LLAMA_70B, A100, engine="vllm", kv_cache_dtype="int3")
 
 
 def test_intervals_are_around_the_value() -> None:

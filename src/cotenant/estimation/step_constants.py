@@ -33,10 +33,14 @@ ALL_REDUCES_A_LAYER: Final = 2
 # What a first token costs besides its prefill. SECTION 3.
 FIRST_TOKEN_S: Final = 46e-3
 
-# How a kernel's speed stretches the matrix products. Slow: AWQ's first kernel gave 67 tok/s where Marlin gave
-# 741 on the same weights (Qwen2.5-32B, H200, vLLM; docs.jarvislabs.ai/blog/
-# vllm-quantization-complete-guide-benchmarks, as the second article quotes it; not re-run).
-SLOW_KERNEL: Final = 741 / 67
+# How much longer than this roofline matrix products take in a slow kernel, by the catalogue's kernel names. On
+# Qwen2.5-32B, H200, vLLM, Marlin gave 741 tok/s on AWQ weights, AWQ's first kernel 67 on the same, the in-tree
+# GGUF kernels 93 on Q4_K_M (docs.jarvislabs.ai/blog/vllm-quantization-complete-guide-benchmarks, as the second
+# article quotes it; not re-run).
+SLOW_KERNELS: Final = {"AWQ GEMM (plain)": 741 / 67, "GGUF (in tree)": 741 / 93}
+# Other slow kernels as bitsandbytes: NF4 gives 0.63 of BF16's speed where a fast 4-bit kernel gives 1.6 times
+# (hf.co/datasets/derekl35/quantization-benchmarks: 24.35 against 38.82 tok/s; 741 against 461 above).
+SLOW_KERNEL_ELSEWHERE: Final = 741 / 461 * 38.82 / 24.35
 
 # gamma in TPOT = step + gamma (B - 1) x prefill / output length: every other running request was prefilled once
 # during one's own decode. 1 is that argument; of 0, 0.5 and 1 it also leaves the least error on SECTION 3's rows.

@@ -12,12 +12,9 @@ from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Spee
 from cotenant.domain.step_time import StepTimes, Times
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
+from cotenant.estimation.elements import element_bytes, stored_bytes
 from cotenant.estimation.roofline import CacheRead, Roofline
 
-_DTYPE_BYTES = {
-    "fp32": 4, "float32": 4, "fp16": 2, "float16": 2, "bf16": 2, "bfloat16": 2, "half": 2,
-    "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1,
-}  # fmt: skip
 _IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and sees no image
 _REREAD = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
 
@@ -62,7 +59,7 @@ def roofline(
         weight_rate=bandwidth * (constants.MOE_BANDWIDTH if model.num_experts else constants.DENSE_BANDWIDTH),
         cache_rate=bandwidth * constants.KV_BANDWIDTH,
         compute_rate=_peak(gpu, format) * constants.COMPUTE,
-        matmul_factor=constants.SLOW_KERNEL if kernel is not None and kernel.speed is Speed.SLOW else 1.0,
+        matmul_factor=_matmul_factor(kernel),
         overhead_s=_overhead_s(model, engine, ranks),
         all_reduce_s_per_token=_all_reduce_s_per_token(model, gpu, ranks),
         first_token_s=constants.FIRST_TOKEN_S,
@@ -161,22 +158,13 @@ def _weight_bytes(model: ModelSpec, format: QuantizationFormat | None) -> tuple[
     """Bytes that a step may read: (of dense tensors, of all routed experts), over all ranks."""
     dense = expert = 0.0
     for group in _working(model):
-        size = group.count * prod(group.shape) * _bits(group, model, format) / 8
+        storage = format.storage.get(group.role) if format is not None else None
+        size = group.count * stored_bytes(group.shape, storage, group.dtype or model.dtype)
         if group.role is Role.EXPERT:
             expert += size
         else:
             dense += size
     return dense, expert
-
-
-def _bits(group: ParameterGroup, model: ModelSpec, format: QuantizationFormat | None) -> float:  # noqa: A002
-    """Bits an element, scales and zeros of its group spread over it."""
-    storage = format.storage.get(group.role) if format is not None and len(group.shape) > 1 else None
-    if storage is None:
-        return 8 * _dtype_bytes(group.dtype or model.dtype)
-    if storage.group_size > 0:
-        return storage.bits + (storage.scale_bits + storage.zero_bits) / storage.group_size
-    return storage.bits
 
 
 def _active_parameters(model: ModelSpec) -> float:
@@ -203,7 +191,7 @@ def _score_width(group: LayerGroup) -> int:
 
 def _cache(model: ModelSpec, ranks: int, kv_cache_dtype: str) -> tuple[CacheRead, ...]:
     """What one rank reads of the past: heads split over ranks, at least one each; MLA is whole on every rank."""
-    element = _dtype_bytes(model.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
+    element = element_bytes(model.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
     return tuple(
         CacheRead(
             group.num_layers * max(1, group.kv_heads // ranks) * (group.key_width + group.value_width) * element,
@@ -218,8 +206,8 @@ def _state_bytes(model: ModelSpec) -> float:
     total = 0.0
     for group in model.layer_groups:
         if group.state is not None:
-            conv = group.state.conv_elements * _dtype_bytes(model.dtype)
-            state = group.state.state_elements * _dtype_bytes(group.state.state_dtype or model.dtype)
+            conv = group.state.conv_elements * element_bytes(model.dtype)
+            state = group.state.state_elements * element_bytes(group.state.state_dtype or model.dtype)
             total += group.num_layers * (conv + state)
     return total
 
@@ -237,6 +225,13 @@ def _peak(gpu: GpuSpec, format: QuantizationFormat | None) -> float:  # noqa: A0
     raise UnsupportedError(
         f"no 16-bit peak is known for {gpu.name}", hint="add its bf16 or fp16 FLOP/s to your catalogue of cards"
     )
+
+
+def _matmul_factor(kernel: KernelSupport | None) -> float:
+    """How much longer matrix products take than the roofline: 1 unless the kernel is known to be slow."""
+    if kernel is None or kernel.speed is not Speed.SLOW:
+        return 1.0
+    return constants.SLOW_KERNELS.get(kernel.kernel, constants.SLOW_KERNEL_ELSEWHERE)
 
 
 def _overhead_s(model: ModelSpec, engine: str, ranks: int) -> float:
@@ -261,10 +256,3 @@ def _interval(engine: str, kernel: KernelSupport | None) -> tuple[float, float]:
         kernel is not None and kernel.speed is not Speed.FAST
     )
     return low / constants.UNMEASURED**unmeasured, high * constants.UNMEASURED**unmeasured
-
-
-def _dtype_bytes(dtype: str) -> float:
-    size = _DTYPE_BYTES.get(dtype)
-    if size is None:
-        raise UnsupportedError(f"no size is known for dtype {dtype!r}", hint="known: " + ", ".join(_DTYPE_BYTES))
-    return size

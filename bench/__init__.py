@@ -1,0 +1,1 @@
+"""Benchmarks: each prints a table, or with `--json` a list of rows. `python -m bench.NAME`."""

@@ -1,0 +1,183 @@
+"""How fast and how small: `python -m bench.speed [--json]`.
+
+Cold figures are whole processes started from here (interpreter included), the median of several after one to
+warm the file cache; their memory is the child's own peak, as the kernel counts it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import metadata, util
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from bench.table import CannotRunError, Row, arguments, measured, show
+
+if TYPE_CHECKING:
+    from cotenant.domain.model import ModelSpec
+
+MODEL = "meta-llama/Llama-3.1-8B-Instruct"
+GPU = "A100-80GB-SXM"
+ESTIMATE = ["estimate", MODEL, "--gpu", GPU, "--max-model-len", "8192", "--max-num-seqs", "16", "--json"]
+EXAMPLE = Path(__file__).parent.parent / "examples" / "a100-trio.yaml"
+RUNS = 7
+_ANSWERED = (0, 3)  # 3 is an answer: it does not fit
+
+Measured = tuple[float, Mapping[str, object]]
+
+
+def rows() -> list[Row]:
+    """Every id of the contract's `speed`, in its order."""
+    return [
+        measured("estimate_in_process_us", "us", "<= 1000", estimate_in_process_us),
+        measured("candidate_us", "us", "<= 20", candidate_us),
+        measured("estimate_cold_s", "s", "<= 0.5", lambda: _cold_estimate()[0]),
+        measured("estimate_cold_mib", "MiB", "<= 100", lambda: _cold_estimate()[1]),
+        measured("plan_example_s", "s", "<= 2", plan_example_s),
+        measured("import_s", "s", "<= 0.2", import_s),
+        measured("installed_mb", "MB", "<= 300", installed_mb),
+    ]
+
+
+def estimate_in_process_us() -> Measured:
+    """One estimate of a loaded model, settings never the same twice, so that no cache answers for it."""
+    from cotenant.catalogue.gpus import find_gpu
+    from cotenant.catalogue.quantization import find_format
+    from cotenant.domain.engine import EngineSettings
+    from cotenant.engines import find_engine
+    from cotenant.estimation.memory import estimate_memory
+
+    model, gpu, (engine, version) = _model(), find_gpu(GPU), find_engine("vllm")
+    plain = find_format("bf16")
+
+    def once(number: int) -> None:
+        settings = EngineSettings(max_model_len=4096 + 16 * number, max_num_seqs=16 + number % 50)
+        estimate_memory(model, gpu, settings, engine=engine, version=version, format=plain)
+
+    return _per_call_us(once, 300)
+
+
+def candidate_us() -> Measured:
+    """One of many candidates of a fleet, all ways of serving a model priced together."""
+    if util.find_spec("cotenant.planning.candidates") is None:
+        raise CannotRunError("planning.candidates is not built yet")
+    raise CannotRunError("the vectorised candidates have no benchmark yet")
+
+
+def plan_example_s() -> Measured:
+    """The example of three models on one A100-80GB, cold."""
+    if not EXAMPLE.is_file():
+        raise CannotRunError(f"{EXAMPLE.name} is missing")
+    times, memory = _cold([sys.executable, "-m", "cotenant.cli", "plan", str(EXAMPLE), "--json"], runs=3)
+    return median(times), {"runs": len(times), "peak_mib": round(max(memory), 1)}
+
+
+def import_s() -> Measured:
+    """`import cotenant` in a new interpreter."""
+    times, _ = _cold([sys.executable, "-c", "import cotenant"], runs=RUNS)
+    bare, _ = _cold([sys.executable, "-c", ""], runs=RUNS)
+    return median(times), {"runs": RUNS, "interpreter_alone_s": round(median(bare), 4)}
+
+
+def installed_mb() -> Measured:
+    """Every file of the base install: what `cotenant` requires without extras, and so on (10^6 bytes)."""
+    sizes = {name: _size(name) for name in sorted(_closure("cotenant"))}
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+    return sum(sizes.values()) / 1e6, {
+        "packages": len(sizes),
+        "largest": ", ".join(f"{name} {sizes[name] / 1e6:.0f} MB" for name in largest),
+    }
+
+
+@cache
+def _cold_estimate() -> tuple[Measured, Measured]:
+    times, memory = _cold([sys.executable, "-m", "cotenant.cli", *ESTIMATE], runs=RUNS)
+    return (median(times), {"runs": RUNS, "worst_s": round(max(times), 3)}), (median(memory), {"runs": RUNS})
+
+
+def _cold(command: list[str], *, runs: int) -> tuple[list[float], list[float]]:
+    """Seconds and peak MiB of each of `runs` processes, after one that is not counted."""
+    found = [_process(command) for _ in range(runs + 1)][1:]
+    return [seconds for seconds, _ in found], [mib for _, mib in found]
+
+
+def _process(command: list[str]) -> tuple[float, float]:
+    """Run once: (seconds, peak resident MiB of that child alone)."""
+    start = perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        complaint = process.stderr.read() if process.stderr else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode not in _ANSWERED:
+        last = complaint.strip().splitlines()[-1] if complaint.strip() else "no message"
+        raise CannotRunError(f"exit status {process.returncode}: {last}")
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss is in bytes there, in KiB elsewhere
+    return seconds, usage.ru_maxrss / unit
+
+
+def _per_call_us(call: Callable[[int], None], times: int) -> Measured:
+    """The median of `times` calls, each timed alone, in microseconds."""
+    call(0)
+    found = []
+    for number in range(1, times + 1):
+        start = perf_counter()
+        call(number)
+        found.append(perf_counter() - start)
+    return median(found) * 1e6, {"calls": times, "p90_us": round(sorted(found)[int(0.9 * times)] * 1e6)}
+
+
+def _model() -> ModelSpec:
+    from cotenant.catalogue.models import find_entry
+    from cotenant.readers.model_config import read_model_config
+
+    entry = find_entry(MODEL)
+    if entry is None:
+        raise CannotRunError(f"{MODEL} is not in the catalogue")
+    return read_model_config(entry.config, name=entry.id, source="catalogue")
+
+
+def _closure(name: str) -> set[str]:
+    """Installed distributions that `name` needs without extras."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        one = waiting.pop()
+        if one in found:
+            continue
+        try:
+            requires = metadata.requires(one) or []
+        except metadata.PackageNotFoundError:  # a marker left it out on this platform
+            continue
+        found.add(one)
+        waiting += [_name(text) for text in requires if "extra ==" not in text]
+    return found
+
+
+def _name(requirement: str) -> str:
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return re.sub(r"[-_.]+", "-", match.group()).lower() if match else ""
+
+
+def _size(name: str) -> int:
+    """Bytes on disk of a distribution's files; of an editable install, of the package that it points to."""
+    files = [Path(str(file.locate())) for file in metadata.files(name) or []]
+    if name == "cotenant":
+        spec = util.find_spec("cotenant")
+        files = [
+            file
+            for root in (spec.submodule_search_locations or [] if spec else [])
+            for file in Path(root).rglob("*")
+        ]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(show(rows(), as_json=arguments(__doc__ or "").json))
