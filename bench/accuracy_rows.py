@@ -1,0 +1,210 @@
+"""From a record of what an engine printed to the estimate of the same launch: input fields only.
+
+Measured fields are read for the comparison alone. A null version is answered for the versions that print lines
+of that style.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from cotenant.catalogue.gpus import find_gpu
+from cotenant.catalogue.quantization import find_format
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.engines import find_engine
+from cotenant.errors import CotenantError, UnsupportedError
+from cotenant.estimation.kv_cache import CacheLayout, cache_layout
+from cotenant.estimation.memory import estimate_memory
+from cotenant.readers.model_config import read_model_config
+from cotenant.units import GIB, MIB
+
+Row = Mapping[str, Any]
+
+# A line of a log that only some versions print, and a version among them; the first that matches counts.
+_STYLES = (
+    ("Desired GPU memory utilization", "0.9.2"),
+    ("equivalent to --gpu-memory-utilization", "0.21.0"),
+    ("Estimated CUDA graph memory", "0.21.0"),
+    ("the current vLLM instance can use", "0.7.3"),
+    ("model weights take", "0.7.3"),
+    ("# GPU blocks", "0.6.3"),
+    ("GiB memory and", "0.12.0"),
+    ("Available KV cache memory", "0.12.0"),
+    ("GPU KV cache size", "0.10.0"),
+    ("Maximum concurrency", "0.12.0"),
+    ("Model loading took", "0.10.0"),
+)
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was estimated for a row, or why not."""
+
+    row: Row
+    model: ModelSpec | None
+    gpu: GpuSpec | None
+    layout: CacheLayout | None
+    estimate: Estimate | None
+    refusal: str
+
+    @property
+    def held_out(self) -> bool:
+        """A random fifth of the rows, by their id: looked at only at the end."""
+        return hashlib.sha256(self.row["id"].encode()).digest()[0] % 5 == 0
+
+
+def read_rows(path: Path) -> list[Row]:
+    """One JSON object a line."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def answer(row: Row, configs: Path) -> Answer:
+    """The estimate of one row; a refusal is an answer without estimate."""
+    model = gpu = layout = None
+    try:
+        engine, version = _engine(row)
+        model = _model(configs, row)
+        settings = _settings(row, model, version)
+        gpu = _gpu(row)
+        chosen = gpu or _any_card()
+        resolved = engine.resolve(model, chosen, settings, version)
+        layout = cache_layout(model, resolved, engine.rules(version).cache)
+        used = round((row.get("other_gpu_users_gib") or 0) * GIB)
+        found = estimate_memory(
+            model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
+        )
+    except CotenantError as error:
+        return Answer(row, model, gpu, layout, None, error.message)
+    return Answer(row, model, gpu, layout, found, "")
+
+
+def _engine(row: Row) -> Any:
+    if row["engine"] != "vllm":
+        raise UnsupportedError(f"{row['engine']} is planned but not built yet")
+    text = row["engine_version"]
+    if text:
+        return find_engine(f"vllm@{text.split(' or ')[0].lstrip('~')}")
+    lines = "\n".join(row.get("raw") or ())
+    for mark, version in _STYLES:
+        if mark in lines:
+            return find_engine(f"vllm@{version}")
+    return find_engine("vllm")
+
+
+@lru_cache(maxsize=512)
+def _read_model(path: Path, name: str) -> ModelSpec:
+    return read_model_config(json.loads(path.read_text(encoding="utf-8")), name=name, source=path.name)
+
+
+def _model(configs: Path, row: Row) -> ModelSpec:
+    if not row.get("config_file"):
+        raise UnsupportedError("no config belongs to this record")
+    return _read_model(configs / row["config_file"], row["model"] or row["config_file"])
+
+
+def _gpu(row: Row) -> GpuSpec | None:
+    """The card by its name, with the capacity that the record gives where it gives one."""
+    size = row["gpu_mem_gib"]
+    gpu = None
+    for text in _names(row["gpu"] or "", size):
+        try:
+            gpu = find_gpu(text)
+        except CotenantError:
+            continue
+        break
+    if size is None:
+        return gpu
+    exact = Interval.exact(round(size * GIB))
+    if float(size).is_integer():  # a round number is the nominal size, not what CUDA reports
+        if gpu is not None:
+            return gpu
+        exact = Interval(round(size * GIB * 0.97), round(size * GIB * 0.985), round(size * GIB))
+    base = gpu or _any_card()
+    driver = gpu.driver_bytes if gpu else Interval.exact(exact.value + 300 * MIB)
+    return _replaced(base, row["gpu"] or f"{size} GiB card", exact, driver)
+
+
+def _replaced(base: GpuSpec, name: str, cuda: Interval, driver: Interval) -> GpuSpec:
+    from dataclasses import replace
+
+    return replace(base, name=name, cuda_bytes=cuda, driver_bytes=driver, cuda_measured=cuda.is_exact)
+
+
+def _names(text: str, size: float | None) -> list[str]:
+    """The name as posted, and without what stands in brackets; the common form of names without a size."""
+    plain = text.split(" (")[0].strip()
+    names = [text, plain]
+    if size is not None:
+        names += [f"{plain} {round(size + 0.4)}GB", f"{plain.split()[0] if plain else ''} {round(size)}GB"]
+    usual = {"H100": "H100-80GB-SXM", "A100": "A100-80GB-SXM", "H200": "H200", "H20": "H20", "T4": "T4"}
+    return [name for name in (*names, usual.get(plain, "")) if name]
+
+
+@lru_cache(maxsize=1)
+def _any_card() -> GpuSpec:
+    return find_gpu("A100-80GB-SXM")
+
+
+def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
+    length = row["max_model_len"]
+    if length is not None and length > model.max_model_len:
+        raise UnsupportedError(f"max_model_len {length} above the model's {model.max_model_len}")
+    lora = row.get("adapters") or {}
+    slots = None
+    if row.get("lora") or lora.get("max_lora_rank"):
+        slots = AdapterSlots(lora.get("max_loras") or 1, lora.get("max_lora_rank") or 16)
+    ranks = row["tensor_parallel"] or 1
+    cache = row["kv_cache_dtype"] or "auto"
+    return EngineSettings(
+        tensor_parallel_size=ranks,
+        pipeline_parallel_size=row["pipeline_parallel"] or 1,
+        dtype=_DTYPES.get(row["dtype"] or "", "auto"),
+        kv_cache_dtype="auto" if cache in ("auto", "bfloat16", "float16") else cache,
+        max_model_len=length,
+        max_num_seqs=row["max_num_seqs"],
+        max_num_batched_tokens=row["max_num_batched_tokens"],
+        gpu_memory_utilization=row["gpu_memory_utilization"],
+        block_size=row["block_size"],
+        enforce_eager=bool(row["enforce_eager"]),
+        enable_expert_parallel=bool(row["expert_parallel"]),
+        adapters=slots,
+    )
+
+
+def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
+    """The format that the row names, else the checkpoint's own, else plain."""
+    text = (row["quantization"] or "").lower()
+    name = (row["model"] or "").lower()
+    if not text:
+        own = model.quantization
+        return find_format(own) if own else find_format("bf16")
+    if text == "fp8" and model.quantization == "fp8-block":
+        return find_format("fp8-block")
+    for mark, chosen in (
+        ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"), ("gptq", "gptq-int4"),
+        ("bitsandbytes", "bnb-nf4"), ("auto_round", "gptq-int4"), ("w4a16", "w4a16"), ("fp8", "fp8"),
+    ):  # fmt: skip
+        if mark in text:
+            return find_format(chosen)
+    for mark, chosen in (
+        ("nvfp4", "nvfp4"),
+        ("int4", "w4a16"),
+        ("w4a16", "w4a16"),
+        ("fp8", "fp8"),
+        ("w8a8", "int8"),
+    ):
+        if mark in name:
+            return find_format(chosen)
+    raise UnsupportedError(f"nothing says which format {text!r} means")
