@@ -12,9 +12,9 @@ neighbouring cells so that means hold exactly, and the answer is a cell's upper 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from math import ceil, exp, sqrt
 from operator import mul
 
@@ -27,7 +27,7 @@ _SMOOTH = 0.3  # number x squared variation of a size: above, sums of n and n + 
 _SMOOTH_ATOMS = 16  # a fixed number of sizes from fewer values than this may have a lattice
 _MANY = 60  # this many sizes hide their lattice anyway: half a size is less than 0.7 % of the total
 
-Atoms = Sequence[tuple[float, float]]  # (size, probability); probabilities sum to 1
+Atoms = tuple[tuple[float, float], ...]  # (size, probability); probabilities sum to 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,22 @@ def fixed_total(number: int, atoms: Atoms, overflow: float) -> float:
     """The size that the sum of exactly `number` sizes exceeds with probability at most `overflow`."""
     if len(atoms) == 1 or number == 0:
         return number * atoms[0][0]
+    largest = max(x for x, _ in atoms)
+    if largest <= 0:
+        return 0.0
+    return largest * _fixed_share(number, tuple((x / largest, p) for x, p in atoms), overflow)
+
+
+@lru_cache(maxsize=1024)
+def _fixed_share(number: int, atoms: Atoms, overflow: float) -> float:
+    """`fixed_total` in units of the largest size, so that one answer serves every width of a token."""
     mean = sum(p * x for x, p in atoms)
     second, third, fourth = (sum(p * (x - mean) ** k for x, p in atoms) for k in (2, 3, 4))
     total = Moments(number * mean, number * second, number * third, number * (fourth - 3 * second**2))
-    largest = number * max(x for x, _ in atoms)
     if number > 1 and total.skewness <= _NORMAL_SKEW and len(atoms) >= _SMOOTH_ATOMS:
-        return min(largest, total.quantile(1 - overflow))
-    bound = min(largest, total.bound(overflow))
-    return min(largest, _on_finer_grids(bound, atoms, partial(_power, number, 1 - overflow)))
+        return min(float(number), total.quantile(1 - overflow))
+    bound = min(float(number), total.bound(overflow))
+    return min(float(number), _on_finer_grids(bound, atoms, partial(_power, number, 1 - overflow)))
 
 
 def _on_finer_grids(bound: float, atoms: Atoms, find: Callable[[list[float], int], int]) -> float:

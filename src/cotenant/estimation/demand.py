@@ -12,7 +12,7 @@ from cotenant.domain.step_time import Scaled, Times
 from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
 from cotenant.errors import InputError
 from cotenant.estimation.compound import fixed_total, poisson_quantile, poisson_total
-from cotenant.estimation.in_flight import Held, SequenceBytes, held_context, held_tokens, mean_context, sizes
+from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, held_tokens
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
 from cotenant.estimation.service import Service, closed_service, open_service, saturation
@@ -25,7 +25,7 @@ class _Flight:
 
     inputs: LengthModel
     outputs: LengthModel | None
-    held: tuple[Held, ...]
+    held: Mixture
 
 
 def demand(
@@ -54,7 +54,7 @@ def demand(
     if traffic.concurrent is not None:
         number = ceil(traffic.concurrent / replicas)
         service = closed_service(number, flight.inputs, flight.outputs, flight.held, times)
-        atoms = sizes(flight.held, service.prefill_share, sequence_bytes)
+        atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
         needed, at_most = fixed_total(number, atoms, overflow), number
     else:
         rate = busiest_rate(traffic) / replicas
@@ -63,7 +63,7 @@ def demand(
         if found is None:
             return _overload(rate, saturation(flight.inputs, outputs, flight.held, times))
         service = found
-        atoms = sizes(flight.held, service.prefill_share, sequence_bytes)
+        atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
         needed = poisson_total(service.in_service, atoms, overflow)
         doubts = _doubts(rate, flight, outputs, times)
         at_most = max(1, poisson_quantile(service.in_service, P999))
@@ -162,7 +162,7 @@ def _answer(
     flight: _Flight,
 ) -> Demand:
     mean_bytes = sum(size * p for size, p in atoms)
-    tokens = needed * mean_context(flight.held, service.prefill_share) / mean_bytes if mean_bytes else 0.0
+    tokens = needed * flight.held.mean_tokens(service.prefill_share) / mean_bytes if mean_bytes else 0.0
     longest = sequence_bytes(limit.tokens)
     return Demand(
         max_model_len=limit.tokens,

@@ -31,8 +31,34 @@ class Held:
     by_output: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixture:
+    """What requests in service hold; the means are of `tokens` under either weight."""
+
+    held: tuple[Held, ...]
+    mean_by_input: float
+    mean_by_output: float
+
+    @classmethod
+    def of(cls, held: tuple[Held, ...]) -> Mixture:
+        """With its means."""
+        return cls(held, sum(h.tokens * h.by_input for h in held), sum(h.tokens * h.by_output for h in held))
+
+    def mean_tokens(self, prefill_share: float) -> float:
+        """Mean tokens of a request in service, `prefill_share` (0..1) of whose service time is prefill."""
+        return prefill_share * self.mean_by_input + (1 - prefill_share) * self.mean_by_output
+
+    def sizes(self, prefill_share: float, sequence_bytes: SequenceBytes) -> Atoms:
+        """(bytes, probability) of a request in service."""
+        rest = 1 - prefill_share
+        return tuple(
+            (float(sequence_bytes(round(h.tokens) or 1)), prefill_share * h.by_input + rest * h.by_output)
+            for h in self.held
+        )
+
+
 @lru_cache(maxsize=256)
-def held_tokens(inputs: LengthModel, outputs: LengthModel, limit: int) -> tuple[Held, ...]:
+def held_tokens(inputs: LengthModel, outputs: LengthModel, limit: int) -> Mixture:
     """The mixture for independent lengths, sequences cut at `limit` tokens; both weights sum to 1.
 
     Where nothing is written (a constant 0) the output weight is the plain probability.
@@ -52,32 +78,18 @@ def held_tokens(inputs: LengthModel, outputs: LengthModel, limit: int) -> tuple[
             cell[3] += weight * (length or 1.0)
     input_mean = sum(cell[2] for cell in cells.values())
     output_mean = sum(cell[3] for cell in cells.values())
-    return tuple(
-        Held(total / weight, by_input / input_mean, by_output / output_mean)
-        for _, (total, weight, by_input, by_output) in sorted(cells.items())
+    return Mixture.of(
+        tuple(
+            Held(total / weight, by_input / input_mean, by_output / output_mean)
+            for _, (total, weight, by_input, by_output) in sorted(cells.items())
+        )
     )
 
 
 @lru_cache(maxsize=256)
-def held_context(context: LengthModel, limit: int) -> tuple[Held, ...]:
+def held_context(context: LengthModel, limit: int) -> Mixture:
     """The mixture where the context in flight is given itself."""
-    return tuple(Held(min(tokens, float(limit)), p, p) for tokens, p in context.cells())
-
-
-def mean_context(held: tuple[Held, ...], prefill_share: float) -> float:
-    """Mean tokens of a request in service, `prefill_share` (0..1) of whose service time is prefill."""
-    return sum(h.tokens * (prefill_share * h.by_input + (1 - prefill_share) * h.by_output) for h in held)
-
-
-def sizes(held: tuple[Held, ...], prefill_share: float, sequence_bytes: SequenceBytes) -> Atoms:
-    """(bytes, probability) of a request in service."""
-    return [
-        (
-            float(sequence_bytes(max(1, round(h.tokens)))),
-            prefill_share * h.by_input + (1 - prefill_share) * h.by_output,
-        )
-        for h in held
-    ]
+    return Mixture.of(tuple(Held(min(tokens, float(limit)), p, p) for tokens, p in context.cells()))
 
 
 def _uniform(count: int) -> list[float]:

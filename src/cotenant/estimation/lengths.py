@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from math import exp, inf, log
 from typing import Protocol
@@ -89,25 +90,30 @@ class LogNormalLength:
         return 1.0 if tokens <= 0 else normal_cdf((self.mu - log(tokens)) / self.sigma)
 
     def cells(self) -> tuple[tuple[float, float], ...]:
-        """Cells of equal width in z, each at its conditional mean: the tail is kept as finely as the middle.
+        """Cells of equal width in z, each at its conditional mean: the tail is kept as finely as the middle."""
+        return _cells(self)
 
-        The first and last cell take everything beyond; E[X; z in (a, b)] = e^(mu + sigma^2/2) (F(b-sigma) -
-        F(a-sigma)).
-        """
-        top = (log(self.maximum) - self.mu) / self.sigma if self.maximum < inf else inf
-        inner = [-_REACH + 2 * _REACH * k / _CELLS for k in range(1, _CELLS)]
-        edges = [-inf, *(z for z in inner if z < top), top] + ([] if top == inf else [inf])
-        scale = exp(self.mu + self.sigma**2 / 2)
-        found = []
-        for start, end in pairwise(edges):
-            probability = (
-                normal_cdf(-start) - normal_cdf(-end) if start > 0 else normal_cdf(end) - normal_cdf(start)
-            )
-            if probability < 1e-12:
-                continue
-            part = normal_cdf(end - self.sigma) - normal_cdf(start - self.sigma)
-            found.append((self.maximum if start >= top else scale * part / probability, probability))
-        return tuple(found)
+
+@lru_cache(maxsize=256)
+def _cells(length: LogNormalLength) -> tuple[tuple[float, float], ...]:
+    """E[X; z in (a, b)] = e^(mu + sigma^2/2) (F(b - sigma) - F(a - sigma)); the outer cells take all beyond."""
+    sigma, maximum = length.sigma, length.maximum
+    top = (log(maximum) - length.mu) / sigma if maximum < inf else inf
+    inner = [-_REACH + 2 * _REACH * k / _CELLS for k in range(1, _CELLS)]
+    edges = [-inf, *(z for z in inner if z < top), top] + ([] if top == inf else [inf])
+    scale = exp(length.mu + sigma**2 / 2)
+    found = []
+    for start, end in pairwise(edges):
+        probability = _between(start, end)
+        if probability > 1e-12:
+            mean = maximum if start >= top else scale * _between(start - sigma, end - sigma) / probability
+            found.append((mean, probability))
+    return tuple(found)
+
+
+def _between(start: float, end: float) -> float:
+    """P(start < Z <= end), without cancellation in the upper tail."""
+    return normal_cdf(-start) - normal_cdf(-end) if start > 0 else normal_cdf(end) - normal_cdf(start)
 
 
 def length_model(lengths: Lengths, *, cap: float = inf) -> LengthModel:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cotenant.domain.step_time import Times
-from cotenant.estimation.in_flight import Held, mean_context
+from cotenant.estimation.in_flight import Mixture
 from cotenant.estimation.lengths import LengthModel
 from cotenant.estimation.step_constants import INTERFERENCE
 
@@ -49,7 +49,7 @@ class Service:
 
 
 def open_service(
-    rate: float, inputs: LengthModel, outputs: LengthModel, held: tuple[Held, ...], times: Times
+    rate: float, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times
 ) -> Service | None:
     """The steady state under `rate` requests/s; None when requests would pile up without end."""
     work = _Work.of(inputs, outputs, held, times)
@@ -66,16 +66,16 @@ def open_service(
 
 
 def closed_service(
-    number: int, inputs: LengthModel, outputs: LengthModel | None, held: tuple[Held, ...], times: Times
+    number: int, inputs: LengthModel, outputs: LengthModel | None, held: Mixture, times: Times
 ) -> Service:
     """The steady state of exactly `number` in flight; without `outputs` prefills are left out."""
     if outputs is None:
-        return Service(float(number), 0.0, mean_context(held, 0.0), 0.0, 0.0, 0.0)
+        return Service(float(number), 0.0, held.mean_by_output, 0.0, 0.0, 0.0)
     work = _Work.of(inputs, outputs, held, times)
     return work.state(float(number), number / work.service_s(number), number)
 
 
-def saturation(inputs: LengthModel, outputs: LengthModel, held: tuple[Held, ...], times: Times) -> float:
+def saturation(inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> float:
     """Requests/s that no batch size gets past."""
     work = _Work.of(inputs, outputs, held, times)
     batch, best = 1.0, 0.0
@@ -95,9 +95,9 @@ class _Work:
     times: Times
 
     @classmethod
-    def of(cls, inputs: LengthModel, outputs: LengthModel, held: tuple[Held, ...], times: Times) -> _Work:
+    def of(cls, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> _Work:
         prefill = sum(p * times.prefill_s(tokens) for tokens, p in inputs.cells())
-        return cls(prefill, outputs.mean, (mean_context(held, 0.0), mean_context(held, 1.0)), times)
+        return cls(prefill, outputs.mean, (held.mean_by_output, held.mean_by_input), times)
 
     def decode_s(self, batch: float) -> float:
         step = self.times.decode_step_s(batch, batch * self.contexts[0]) if self.output_tokens else 0.0
