@@ -36,8 +36,10 @@ class Sizes:
     @property
     def nominal(self) -> int:
         """A size to compare cards by."""
-        known = (size.value for size in (self.driver, self.cuda) if size is not None)
-        return self.marketed or next(known, 0)
+        if self.marketed:
+            return self.marketed
+        known = self.driver or self.cuda
+        return known.value if known is not None else 0
 
 
 def completed(card: Sizes, measured: Sequence[Sizes]) -> tuple[Interval, Interval]:
