@@ -30,10 +30,20 @@ class Interval:
         return self.low == self.high
 
     def __add__(self, other: Interval) -> Interval:
-        return total((self, other))
+        value = self.value + other.value
+        below = isqrt((self.value - self.low) ** 2 + (other.value - other.low) ** 2)
+        above = isqrt((self.high - self.value) ** 2 + (other.high - other.value) ** 2)
+        return Interval(value - below, value, value + above)
 
     def __sub__(self, other: Interval) -> Interval:
-        return total((self, Interval(-other.high, -other.value, -other.low)))
+        value = self.value - other.value
+        below = isqrt((self.value - self.low) ** 2 + (other.high - other.value) ** 2)
+        above = isqrt((self.high - self.value) ** 2 + (other.value - other.low) ** 2)
+        return Interval(value - below, value, value + above)
+
+    def shifted(self, by: int) -> Interval:
+        """The same doubt about a value that is `by` more."""
+        return Interval(self.low + by, self.value + by, self.high + by)
 
     def scaled(self, factor: int) -> Interval:
         """`factor` copies that err together (the same term many times), factor >= 0."""
@@ -50,8 +60,10 @@ def total(intervals: Iterable[Interval]) -> Interval:
     Values add; each side's deviation adds in quadrature (root of the sum of squares), which is how
     90 % intervals of independent errors combine when each is roughly normal.
     """
-    items = tuple(intervals)
-    value = sum(item.value for item in items)
-    below = isqrt(sum((item.value - item.low) ** 2 for item in items))
-    above = isqrt(sum((item.high - item.value) ** 2 for item in items))
+    value = below_squared = above_squared = 0
+    for item in intervals:
+        value += item.value
+        below_squared += (item.value - item.low) ** 2
+        above_squared += (item.high - item.value) ** 2
+    below, above = isqrt(below_squared), isqrt(above_squared)
     return Interval(value - below, value, value + above)

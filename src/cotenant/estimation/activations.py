@@ -38,14 +38,23 @@ class LayerWidths:
     latent_up: float  # MLA: keys and values after the up-projection
 
 
-_CACHE: IdentityCache[LayerWidths] = IdentityCache()
+_WIDTHS: IdentityCache[LayerWidths] = IdentityCache()
+_TERMS: IdentityCache[Term] = IdentityCache()
 
 
 def activations(
     model: ModelSpec, settings: EngineSettings, rules: ProfileRules, *, last_stage: bool = True
 ) -> Term:
     """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
-    widths = _CACHE.get(
+    key = (
+        settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
+        settings.max_model_len, settings.block_size,
+    )  # fmt: skip
+    return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
+
+
+def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules, last_stage: bool) -> Term:
+    widths = _WIDTHS.get(
         (model,), settings.tensor_parallel_size, lambda: _widths(model, settings.tensor_parallel_size)
     )
     tokens = settings.max_num_batched_tokens or 1

@@ -50,6 +50,7 @@ class StageMemory:
     activations: Term
     runtime: Runtime
     largest: int
+    spent: Interval  # all that the budget pays before the pool
     budget: Interval
     room: Interval
 
@@ -94,8 +95,7 @@ def replica_memory(
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
-        enable_expert_parallel=resolved.enable_expert_parallel, dtype=resolved.dtype, adapters=resolved.adapters,
-        adapters_on_vocabulary=rules.adapters_on_vocabulary,
+        dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
     )  # fmt: skip
     raw = stage_weights(model, format, ranks, stages, resolved.dtype)
     shared = runtime(model, resolved, rules.runtime)
@@ -107,10 +107,14 @@ def replica_memory(
         spent = total((terms[stage * ranks].bytes, active.bytes, shared.inside))
         if resolved.kv_cache_memory_bytes is not None:
             room = Interval.exact(resolved.kv_cache_memory_bytes)
-            allowed = spent + room
+            allowed = spent.shifted(room.value)
         else:
-            room, allowed = budget - spent - Interval.exact(charged), budget
-        found.append(StageMemory(terms[stage * ranks], active, shared, raw[stage].largest, allowed, room))
+            room, allowed = (budget - spent).shifted(-charged), budget
+        found.append(
+            StageMemory(
+                terms[stage * ranks], active, shared, raw[stage].largest, spent.shifted(charged), allowed, room
+            )
+        )
     return ReplicaMemory(resolved, rules, layout, capacity, tuple(found))
 
 
@@ -159,7 +163,7 @@ def _filled(settings: EngineSettings, demand: KvDemand | None) -> EngineSettings
 def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimate, ...]:
     rooms = tuple(stage.room for stage in memory.stages)
     found: list[RankEstimate] = []
-    free = memory.capacity - Interval.exact(used_bytes)
+    free = memory.capacity.shifted(-used_bytes)
     for number, stage in enumerate(memory.stages):
         pool = pool_interval(memory.layout, rooms, number) if memory.layout.groups else _NOTHING
         footprint = _footprint(stage, pool)
@@ -184,7 +188,7 @@ def _footprint(stage: StageMemory, pool: Interval) -> Interval:
     """All that a rank takes. The pool fills what the budget leaves, so their errors cancel: where it does,
     the footprint is the budget and what stands outside of it."""
     spent = total((stage.weights.bytes, stage.activations.bytes, stage.runtime.inside))
-    exact = spent + Interval.exact(pool.value)
+    exact = spent.shifted(pool.value)
     if stage.room.low > 0 and not stage.room.is_exact:
         value = exact.value
         return total(
@@ -205,7 +209,7 @@ def _cache_estimate(memory: ReplicaMemory, demand: KvDemand | None) -> KvCacheEs
     layout, settings = memory.layout, memory.settings
     length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
     if not layout.groups:
-        return KvCacheEstimate(0, 0, 0, 0, 0.0, 0, demand and demand.kv_needed_bytes, 0, 0)
+        return KvCacheEstimate(0, 0, 0, 0, 0.0, 0, None if demand is None else demand.kv_needed_bytes, 0, 0)
     blocks = memory.blocks
     concurrency = blocks / layout.sequence_blocks(length, batch)
     plain = len(layout.groups) == 1 and layout.groups[0].window is None
@@ -232,7 +236,7 @@ def _checks(
     demand: KvDemand | None,
 ) -> list[Check]:
     """Everything that must hold, in the order in which an engine would fail."""
-    free = memory.capacity - Interval.exact(used_bytes)
+    free = memory.capacity.shifted(-used_bytes)
     checks: list[Check] = []
     for number, stage in enumerate(memory.stages):
         rank = ranks[number * memory.settings.tensor_parallel_size]

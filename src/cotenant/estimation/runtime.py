@@ -14,6 +14,7 @@ from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import ModelSpec
 from cotenant.engines.rules import RuntimeRules
+from cotenant.estimation.memo import IdentityCache
 from cotenant.units import KIB, MIB
 
 # Kernels loaded while running, library workspaces: what a single GPU's log calls non-torch memory.
@@ -43,12 +44,23 @@ class Runtime:
     @property
     def term(self) -> Term:
         """Both together."""
-        return Term(total((self.inside, self.outside)), self.why)
+        return Term(self.inside + self.outside, self.why)
 
 
-def runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, used_bytes: int = 0) -> Runtime:
-    """The runtime term of one rank; `used_bytes` of others count where the version charges them."""
-    inside, beside = [_LIBRARIES], []
+_CACHE: IdentityCache[Runtime] = IdentityCache()
+
+
+def runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
+    """The runtime term of one rank, from resolved settings."""
+    key = (
+        settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
+        settings.enforce_eager,
+    )  # fmt: skip
+    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules))
+
+
+def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
+    inside, beside, on_top = [_LIBRARIES], list[Interval](), list[Interval]()
     (inside if rules.context_in_budget else beside).append(_CONTEXT)
     if settings.tensor_parallel_size * settings.pipeline_parallel_size > 1:
         if rules.communicators_in_budget:
@@ -57,7 +69,6 @@ def runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, use
             beside.append(_COMMUNICATORS)
             inside.append(_COMMUNICATORS_LATER)
     graphs = _graphs(model, settings, rules)
-    on_top = []
     if graphs is not None:
         (inside if rules.graphs_in_budget else on_top).append(graphs)
     why = "CUDA context, kernels"

@@ -25,28 +25,30 @@ class Check:
         """What is over; negative where it is short. Errors of the two sides are independent."""
         return self.limit - self.need
 
-    @property
-    def verdict(self) -> Verdict:
-        """Of this check alone."""
-        margin = self.margin
-        if margin.low >= 0:
-            return Verdict.FITS
-        return Verdict.DOES_NOT_FIT if margin.high < 0 else Verdict.UNCERTAIN
+
+_ORDER = {Verdict.DOES_NOT_FIT: 0, Verdict.UNCERTAIN: 1, Verdict.FITS: 2}
 
 
 def judge(checks: Sequence[Check]) -> tuple[Verdict, str, tuple[str, ...]]:
     """(verdict, reason, warnings): the worst check decides; of several alike, the one that is shortest."""
-    order = {Verdict.DOES_NOT_FIT: 0, Verdict.UNCERTAIN: 1, Verdict.FITS: 2}
-    worst = min(checks, key=lambda check: (order[check.verdict], check.margin.low))
-    return worst.verdict, _sentence(worst), ()
+    margins = [check.margin for check in checks]
+    rated = [(_ORDER[_verdict(margin)], margin.low, i) for i, margin in enumerate(margins)]
+    place = min(rated)[2]
+    verdict = _verdict(margins[place])
+    return verdict, _sentence(checks[place], margins[place], verdict), ()
 
 
-def _sentence(check: Check) -> str:
-    margin = check.margin
+def _verdict(margin: Interval) -> Verdict:
+    if margin.low >= 0:
+        return Verdict.FITS
+    return Verdict.DOES_NOT_FIT if margin.high < 0 else Verdict.UNCERTAIN
+
+
+def _sentence(check: Check, margin: Interval, verdict: Verdict) -> str:
     figures = f"{check.what} needs {format_gib(check.need.value)}, {format_gib(check.limit.value)} {check.where}"
-    if check.verdict is Verdict.FITS:
+    if verdict is Verdict.FITS:
         return f"{figures}: {format_gib(margin.value)} to spare"
-    if check.verdict is Verdict.DOES_NOT_FIT:
+    if verdict is Verdict.DOES_NOT_FIT:
         return f"{figures}: {format_gib(-margin.value)} short" + (f"; {check.hint}" if check.hint else "")
     span = f"between {format_gib(-margin.low)} short and {format_gib(margin.high)} to spare"
     return f"{figures}: {span}" + (f"; {check.hint}" if check.hint else "")

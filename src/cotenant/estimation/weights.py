@@ -45,6 +45,7 @@ class StageWeights:
 
 
 _CACHE: IdentityCache[tuple[StageWeights, ...]] = IdentityCache()
+_TERMS: IdentityCache[tuple[Term, ...]] = IdentityCache()
 
 
 def weights_per_rank(
@@ -53,13 +54,26 @@ def weights_per_rank(
     *,
     tensor_parallel_size: int = 1,
     pipeline_parallel_size: int = 1,
-    enable_expert_parallel: bool = False,
     dtype: str = "auto",
     adapters: AdapterSlots | None = None,
     adapters_on_vocabulary: bool = True,
 ) -> tuple[Term, ...]:
-    """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts, which
-    leaves the bytes of a rank the same. Raises UnsupportedError for a format without rules."""
+    """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
+    rank instead of a slice of each, which leaves its bytes the same. Raises UnsupportedError for a format without
+    rules."""
+    key = (tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary)
+    return _TERMS.get((model, format), key, lambda: _terms(model, format, *key))
+
+
+def _terms(
+    model: ModelSpec,
+    format: QuantizationFormat,  # noqa: A002
+    tensor_parallel_size: int,
+    pipeline_parallel_size: int,
+    dtype: str,
+    adapters: AdapterSlots | None,
+    adapters_on_vocabulary: bool,
+) -> tuple[Term, ...]:
     stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype)
     terms = []
     for number, stage in enumerate(stages):

@@ -1,0 +1,102 @@
+"""Backwards: the smallest settings whose pool holds a given KV need, and what the replica then claims.
+
+utilization = (weights + activations + runtime inside + pool) / capacity, rounded up
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.engines.rules import EngineRules
+from cotenant.errors import UnsupportedError
+from cotenant.estimation.memory import ReplicaMemory, replica_memory
+from cotenant.units import format_gib
+
+STEPS = 1000
+"""Utilisations are rounded up to a thousandth: what people write, and what every version reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """Settings that hold a need. `pool_bytes`, `claimed_bytes` (budget or footprint, whichever is more) are of
+    the rank that binds; `confident_bytes` is the claim at the upper end of its 90 % interval."""
+
+    settings: EngineSettings
+    pool_bytes: int
+    claimed_bytes: int
+    confident_bytes: int
+    note: str
+
+
+def settings_for_pool(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    *,
+    engine: EngineRules,
+    version: Version,
+    format: QuantizationFormat,  # noqa: A002 - the field's own word
+    kv_bytes: int,
+    used_bytes: int = 0,
+    in_bytes: bool = True,
+) -> Sizing:
+    """The settings, with max_model_len and the batch limits filled in, whose pool holds `kv_bytes` (of rank 0) and
+    one sequence of max_model_len.
+
+    Where the version knows kv_cache_memory_bytes (and `in_bytes`), the pool is asked for in bytes: exact, and
+    untouched by what neighbours do meanwhile. gpu_memory_utilization is set beside it, because vLLM still refuses
+    to start unless that share is free, though it no longer sizes the pool. Else the utilisation alone is set so
+    that the pool holds the need at the upper end of the 90 % interval of all else. Raises UnsupportedError when no
+    utilisation up to 1 does.
+    """
+    open_settings = replace(settings, kv_cache_memory_bytes=None)
+    memory = replica_memory(
+        model, gpu, open_settings, engine=engine, version=version, format=format, used_bytes=used_bytes
+    )
+    return size_pool(memory, kv_bytes, in_bytes=in_bytes and memory.rules.has_cache_bytes)
+
+
+def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing:
+    """The same from terms that are already there (a few microseconds)."""
+    needs = pool_needs(memory, kv_bytes)
+    capacity = memory.capacity
+    spent = [stage.spent for stage in memory.stages]
+    likely = max(one.value + need for one, need in zip(spent, needs, strict=True))
+    surely = max(one.high + need for one, need in zip(spent, needs, strict=True))
+    outside = memory.stages[0].runtime.outside
+    if in_bytes:
+        share = min(1.0, _up(likely / capacity.value))
+        chosen = replace(memory.settings, kv_cache_memory_bytes=max(needs), gpu_memory_utilization=share)
+        note = "the pool is given in bytes; the utilisation is only what must be free at start"
+        claim, confident = likely + outside.value, surely + outside.high
+        return Sizing(chosen, max(needs), claim, confident, note)
+    share = _up(surely / capacity.low)
+    if share > 1:
+        raise UnsupportedError(
+            f"needs {format_gib(surely)} with its KV cache, the card has {format_gib(capacity.low)}",
+            hint="fewer or shorter sequences, smaller weights, or more GPUs",
+        )
+    chosen = replace(memory.settings, gpu_memory_utilization=share)
+    budget = ceil(share * capacity.value)
+    note = "the utilisation holds the pool at the upper end of the other terms' 90 % interval"
+    return Sizing(chosen, max(needs), budget + outside.value, budget + outside.high, note)
+
+
+def pool_needs(memory: ReplicaMemory, kv_bytes: int) -> list[int]:
+    """Pool bytes a stage: whole blocks for `kv_bytes` of rank 0, never less than one longest sequence."""
+    settings, sizes = memory.settings, memory.layout.block_bytes
+    if not memory.layout.groups:
+        return [0 for _ in memory.stages]
+    least = memory.layout.sequence_blocks(settings.max_model_len or 1, settings.max_num_batched_tokens or 1)
+    size = sizes[0] or max(sizes)
+    blocks = max(least, -(-kv_bytes // size))
+    return [blocks * each for each in sizes]
+
+
+def _up(share: float) -> float:
+    return ceil(share * STEPS - 1e-9) / STEPS
