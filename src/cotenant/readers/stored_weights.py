@@ -16,9 +16,11 @@ permutations beside them. Each layout is known by its tensors' names:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 
+from cotenant.domain.model import ModelSpec
 from cotenant.readers.tensors import TensorInfo
 
 _FLOATS = ("F", "BF", "C")
@@ -97,3 +99,35 @@ def _unpacked_qweight(tensor: TensorInfo, prefix: str, by_name: Mapping[str, Ten
     qzeros = by_name.get(f"{prefix}.qzeros")
     width = 32 * qzeros.shape[1] // outputs if qzeros is not None and len(qzeros.shape) == 2 and outputs else 0
     return tensor.elements * 32 // (width or packed_bits)
+
+
+def packed_bits(config: Mapping[str, object]) -> int:
+    """The width of packed integers that a config.json states (GPTQ, AWQ, MLX: bits; compressed-tensors: num_bits
+    of its first group of weights); 4 where it states none of 2, 3, 4, 5, 6, 8."""
+    section = config.get("quantization_config") or config.get("quantization")
+    if not isinstance(section, Mapping):
+        return 4
+    groups = section.get("config_groups")
+    stated = [section.get("bits"), section.get("w_bit")]
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        weights = group.get("weights") if isinstance(group, Mapping) else None
+        stated.append(weights.get("num_bits") if isinstance(weights, Mapping) else None)
+    return next((bits for bits in stated if type(bits) is int and bits in (2, 3, 4, 5, 6, 8)), 4)
+
+
+def with_weights(spec: ModelSpec, weights: StoredWeights) -> ModelSpec:
+    """`spec` with its exact stored size, and a note where the files hold other parameters than its structure."""
+    notes = spec.notes
+    if weights.parameters not in _expected(spec):
+        notes += (
+            f"its files hold {weights.parameters:,} parameters, its structure gives {spec.num_parameters:,}: "
+            "the stored bytes are exact, the split by role is computed",
+        )
+    return replace(spec, stored_bytes=weights.total_bytes, notes=notes)
+
+
+def _expected(spec: ModelSpec) -> set[int]:
+    """Counts that a checkpoint may rightly hold: with or without draft layers, a tied head stored again or not."""
+    tied = sum(group.count * prod(group.shape) for group in spec.parameters if group.tied)
+    plain, drafts = spec.num_parameters, spec.num_draft_parameters
+    return {plain, plain + drafts, plain + tied, plain + drafts + tied}
