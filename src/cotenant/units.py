@@ -21,14 +21,18 @@ _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.
 _COUNTS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?)\s*([A-Za-zµ%]*)\s*")
 _LARGEST_BYTES = 2**60
+_LONGEST_S = 10 * 366 * 86400.0
+_LARGEST_PRICE = 1e6
 
 
 def _split(text: object, what: str, example: str) -> tuple[float, str]:
     """The number and the unit of `text`; raises InputError naming `what` and an `example`."""
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise InputError(f"{what} must be text such as {example}, not {type(text).__name__}")
-    match = _QUANTITY.fullmatch(str(text))
-    if match is None or len(str(text)) > 40:
+    if isinstance(text, int) and abs(text) >= 10**40:  # str() of a huge int is slow, then refused by Python
+        raise InputError(f"a number of that size is not {what}", hint=f"write it as {example}")
+    match = _QUANTITY.fullmatch(str(text).replace("μ", "µ")) if len(str(text)) <= 40 else None
+    if match is None:
         raise InputError(f"{str(text)[:60]!r} is not {what}", hint=f"write it as {example}")
     number = float(match.group(1))
     if not isfinite(number):
@@ -55,7 +59,8 @@ def parse_percent(text: object) -> float:
     """A share as ``12%``, returned as the fraction 0.12. A fraction never stands for a percentage."""
     number, unit = _split(text, "a percentage", "12%")
     if unit != "%":
-        raise InputError(f"{str(text)!r} is not a percentage", hint=f"did you mean {number:g}%? write the sign")
+        likely = number * 100 if number < 1 else number  # 0.12 was surely meant as 12%
+        raise InputError(f"{str(text)!r} is not a percentage", hint=f"did you mean {likely:g}%? write the sign")
     if number > 100:
         raise InputError(f"{str(text)!r} is above 100%")
     return number / 100
@@ -68,6 +73,8 @@ def parse_seconds(text: object) -> float:
     if factor is None:
         problem = "has no unit" if not unit else f"has an unknown unit {unit!r}"
         raise InputError(f"time {str(text)!r} {problem}", hint="write 2s, 80ms or 1h")
+    if number * factor > _LONGEST_S:
+        raise InputError(f"time {str(text)!r} is absurd: above ten years", hint="check the unit")
     return number * factor
 
 
@@ -75,7 +82,7 @@ def parse_price(text: object) -> float:
     """Dollars an hour, written ``$1.29/h``."""
     if isinstance(text, str):
         match = re.fullmatch(r"\s*\$\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*(?:h|hr|hour)\s*", text)
-        if match is not None and len(text) < 40:
+        if match is not None and len(text) < 40 and float(match.group(1)) <= _LARGEST_PRICE:
             return float(match.group(1))
     raise InputError(f"{str(text)[:60]!r} is not a price", hint="write it as $1.29/h")
 

@@ -9,8 +9,8 @@ from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.strict import nearest
 from cotenant.domain.fleet import GpuOffer
 from cotenant.domain.gpu import GpuSpec
+from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError
-from cotenant.readers.engine_names import check_engine
 from cotenant.readers.fleet_schema import GpuEntry, ModelEntry
 from cotenant.units import format_gib, parse_percent
 
@@ -49,9 +49,9 @@ def _share(value: object) -> float | None:
 
 
 def engine_faults(engine: str, path: str) -> list[CotenantError]:
-    """The fault of an engine that nobody knows, if it is one."""
+    """The fault of an engine or a version that no rule covers, if there is one."""
     try:
-        check_engine(engine)
+        find_engine(engine)
     except CotenantError as error:
         return [placed(error, path)]
     return []

@@ -12,8 +12,8 @@ from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError, UnsupportedError
-from cotenant.readers.engine_names import check_engine
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
 from cotenant.readers.fleet_schema import LengthsEntry, ModelEntry, SloEntry, TrafficEntry
 
@@ -58,8 +58,9 @@ def _request(entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[
     return ModelRequest(
         name=entry.name,
         model=model.spec,
+        model_id=model.model_id,
         checkpoints={**model.checkpoints, **stated},
-        engine=check_engine(entry.engine or engine),
+        engine=_engine(entry.engine or engine),
         task=_task(entry, model),
         traffic=_traffic(entry.traffic),
         slo=_slo(entry.slo),
@@ -76,6 +77,16 @@ def _request(entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[
         pin_gpus=tuple(entry.pin.gpus) if entry.pin is not None else (),
         apart_from=tuple(entry.apart_from),
     )
+
+
+def _engine(text: str) -> str:
+    """The engine's id in place of an alias, the version as written; an unknown one stays: it is a fault already."""
+    try:
+        name = find_engine(text)[0].name
+    except CotenantError:
+        return text
+    _, at, version = text.partition("@")
+    return name + at + version.strip()
 
 
 def _task(entry: ModelEntry, model: LoadedModel) -> str:
