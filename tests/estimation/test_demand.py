@@ -193,6 +193,18 @@ def test_a_rate_near_saturation_warns() -> None:
     assert not any("may overload" in warning for warning in asked(chat(base.saturation * 0.2)).warnings)
 
 
+def test_what_a_context_alone_leaves_out_is_said() -> None:
+    found = asked(Traffic(concurrent=4, context_tokens=Lengths(p95=2048)), slo=Slo(ttft_s=9, tpot_s=9))
+    assert found.slo_held is True
+    assert any("leaves out" in warning for warning in found.warnings)
+    played = Traffic(concurrent=4, input_tokens=Lengths(p95=1900), output_tokens=Lengths(p95=148))
+    busy = asked(played, slo=Slo(ttft_s=9, tpot_s=9))
+    assert busy.tpot_s is not None
+    assert found.tpot_s is not None
+    assert busy.tpot_s[1] > found.tpot_s[1]
+    assert busy.kv_needed_bytes < found.kv_needed_bytes
+
+
 def test_never_more_than_the_worst_case() -> None:
     for traffic in (chat(0.01), chat(2), Traffic(concurrent=2, context_tokens=Lengths(100, 9000))):
         found = asked(traffic, overflow=1e-6)
@@ -258,3 +270,5 @@ def test_refusals(traffic: Traffic) -> None:
         demand(MODEL, chat(1), times=REAL, sequence_bytes=blocks, overflow=1.0)
     with pytest.raises(InputError):
         demand(MODEL, chat(1), times=REAL, sequence_bytes=blocks, replicas=0)
+    with pytest.raises(InputError):
+        demand(MODEL, chat(1), times=REAL, sequence_bytes=blocks, slo=Slo(tpot_s=1, percentile=100))

@@ -131,12 +131,26 @@ def test_tensor_parallel_divides_work_and_adds_all_reduces() -> None:
     assert one.decode_step_s(8, 8000) / 4 < four.decode_step_s(8, 8000) < one.decode_step_s(8, 8000)
 
 
+def test_mla_reads_a_prompt_by_heads_and_decodes_by_the_latent_row() -> None:
+    group = LayerGroup(AttentionKind.LATENT, tuple(range(61)), 128, 1, 576, 0)
+    latent = roofline(replace(LLAMA_70B, layer_groups=(group,)), H100, engine="vllm", tensor_parallel_size=8)
+    assert latent.cache[0].bytes_per_token == 61 * 576 * 2  # whole on every rank: 70,272 B a token
+    assert latent.attention_flops == 2 * 61 * 128 * 1152 / 8
+    assert latent.prefill_attention_flops == 2 * 61 * 128 * 320 / 8
+
+
 def test_a_window_bounds_what_is_read() -> None:
     group = replace(LLAMA_70B.layer_groups[0], kind=AttentionKind.SLIDING, window=1024)
     windowed = roofline(replace(LLAMA_70B, layer_groups=(group,)), A100, engine="vllm")
     full = roofline(LLAMA_70B, A100, engine="vllm")
     assert windowed.decode_step_s(4, 4 * 8000) == windowed.decode_step_s(4, 4 * 1024)
     assert windowed.prefill_s(100_000) < full.prefill_s(100_000)
+
+
+def test_checkpoints_of_32_bits_are_served_in_16() -> None:
+    wide = roofline(replace(LLAMA_70B, dtype="fp32"), A100, engine="vllm")
+    assert wide.weights_bytes == roofline(LLAMA_70B, A100, engine="vllm").weights_bytes
+    assert wide.cache == roofline(LLAMA_70B, A100, engine="vllm").cache
 
 
 def test_fp8_cache_halves_what_is_read() -> None:

@@ -48,6 +48,8 @@ def demand(
     Raises InputError on traffic without lengths, or numbers out of range.
     """
     _check(traffic, overflow, replicas)
+    if slo is not None and not 0 < slo.percentile < 100:
+        raise InputError(f"an SLO's percentile lies between 0 and 100, not at {slo.percentile:g}", hint="write 95")
     limit = sequence_limit(_parts(traffic), model_limit or model.max_model_len)
     flight = _flight(model, traffic, limit.tokens)
     doubts: tuple[str, ...] = ()
@@ -199,6 +201,11 @@ def _with_times(
         for name, found, target in asked
         if found[2] > target
     ]
+    if asked and flight.outputs is None:
+        warnings.append(
+            "the context alone is known: TTFT takes all of it as the prompt, TPOT leaves out the prefills of "
+            "others; give input_tokens and output_tokens"
+        )
     return replace(
         answer,
         percentile=share * 100,

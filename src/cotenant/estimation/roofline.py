@@ -29,7 +29,8 @@ class Roofline:
     `weights_bytes` are read every step, `expert_bytes` as far as experts are active (all ranks' shares are
     alike, so one rank's clock is the step's). `weight_rate`, `cache_rate` are bytes/s, `compute_rate` FLOP/s,
     all after efficiency. `flops_per_token` are the matrix products of one token, `attention_flops` of one
-    token against one token of context. `matmul_factor` stretches matrix products on a slow kernel.
+    token against one token of context (while a prompt is read, `prefill_attention_flops`: MLA then widens its
+    latent row to heads). `matmul_factor` stretches matrix products on a slow kernel.
     """
 
     weights_bytes: float
@@ -38,6 +39,7 @@ class Roofline:
     experts_per_token: int
     flops_per_token: float
     attention_flops: float
+    prefill_attention_flops: float
     windowed_flops_per_token: float
     cache: tuple[CacheRead, ...]
     state_bytes: float
@@ -64,7 +66,7 @@ class Roofline:
         per_token = self.flops_per_token * self.matmul_factor + self.windowed_flops_per_token
         products = _norm(self._weights_s(tokens), per_token * tokens / self.compute_rate)
         # causal: a token attends to half of its prompt on average
-        attention = self.attention_flops * square / 2 / self.compute_rate
+        attention = self.prefill_attention_flops * square / 2 / self.compute_rate
         return products + attention + self.overhead_s + self.all_reduce_s_per_token * tokens
 
     def active_experts(self, tokens: float) -> float:

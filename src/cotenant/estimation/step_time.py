@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import log2, prod
 
 from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
-from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
+from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
 from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
 from cotenant.domain.step_time import StepTimes, Times
 from cotenant.errors import UnsupportedError
@@ -38,12 +38,7 @@ def roofline(
     """
     ranks = tensor_parallel_size
     dense, expert = _weight_bytes(model, format)
-    widths = sum(group.num_layers * group.query_heads * _score_width(group) for group in _full(model))
-    windowed = sum(
-        group.num_layers * group.query_heads * _score_width(group) * group.window
-        for group in model.layer_groups
-        if group.window and group.kind in _REREAD
-    )
+    decoding, reading, windowed = _attention_widths(model)
     low, high = _interval(engine, kernel)
     bandwidth = gpu.memory_bandwidth
     return Roofline(
@@ -52,7 +47,8 @@ def roofline(
         num_experts=model.num_experts,
         experts_per_token=model.experts_per_token,
         flops_per_token=2 * _active_parameters(model) / ranks,
-        attention_flops=2 * widths / ranks,
+        attention_flops=2 * decoding / ranks,
+        prefill_attention_flops=2 * reading / ranks,
         windowed_flops_per_token=2 * windowed / ranks,
         cache=_cache(model, ranks, kv_cache_dtype),
         state_bytes=_state_bytes(model) / ranks,
@@ -105,7 +101,7 @@ def linear(
     corner = exact.decode_step_s(many, many * short)
     per_context = (exact.decode_step_s(many, many * long) - corner) / (many * (long - short))
     along_batch = (corner - exact.decode_step_s(few, few * short)) / (many - few)
-    square = exact.attention_flops / 2 / exact.compute_rate
+    square = exact.prefill_attention_flops / 2 / exact.compute_rate
     start, end = prefill_range
     first = exact.prefill_s(start, 0.0)
     per_token = (exact.prefill_s(end, 0.0) - first) / (end - start)
@@ -154,12 +150,19 @@ def _working(model: ModelSpec) -> Iterator[ParameterGroup]:
             yield group
 
 
+def _served_dtype(model: ModelSpec, format: QuantizationFormat | None) -> str:  # noqa: A002
+    """Engines serve a checkpoint that is stored in 32 bits in 16 (dtype auto), unless it is asked for as FP32."""
+    wide = model.dtype in ("fp32", "float32") and (format is None or format.name != "fp32")
+    return "bf16" if wide else model.dtype
+
+
 def _weight_bytes(model: ModelSpec, format: QuantizationFormat | None) -> tuple[float, float]:  # noqa: A002
     """Bytes that a step may read: (of dense tensors, of all routed experts), over all ranks."""
     dense = expert = 0.0
+    dtype = _served_dtype(model, format)
     for group in _working(model):
         storage = format.storage.get(group.role) if format is not None else None
-        size = group.count * stored_bytes(group.shape, storage, group.dtype or model.dtype)
+        size = group.count * stored_bytes(group.shape, storage, group.dtype or dtype)
         if group.role is Role.EXPERT:
             expert += size
         else:
@@ -177,21 +180,29 @@ def _active_parameters(model: ModelSpec) -> float:
     )
 
 
-def _full(model: ModelSpec) -> Iterable[LayerGroup]:
-    return (group for group in model.layer_groups if group.kind in _REREAD and not group.window)
+def _attention_widths(model: ModelSpec) -> tuple[int, int, int]:
+    """Elements multiplied per pair of tokens: (decoding, reading a prompt), and per token in windows.
 
-
-def _score_width(group: LayerGroup) -> int:
-    """Elements that one query head multiplies per token of context: its key and its value.
-
-    MLA's values are the latent part of the same row, so both products run over about the key's width.
+    Each query head multiplies a key and a value. Decoding MLA works on the latent row itself: both products run
+    over about its width.
     """
-    return group.key_width + (group.value_width or group.key_width)
+    decoding = reading = windowed = 0
+    for group in model.layer_groups:
+        if group.kind not in _REREAD:
+            continue
+        heads = group.num_layers * group.query_heads
+        width = group.key_width + (group.value_width or group.key_width)
+        if group.window:
+            windowed += heads * width * group.window
+            continue
+        decoding += heads * width
+        reading += heads * (constants.MLA_PREFILL_WIDTH if group.kind is AttentionKind.LATENT else width)
+    return decoding, reading, windowed
 
 
 def _cache(model: ModelSpec, ranks: int, kv_cache_dtype: str) -> tuple[CacheRead, ...]:
     """What one rank reads of the past: heads split over ranks, at least one each; MLA is whole on every rank."""
-    element = element_bytes(model.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
+    element = min(2.0, element_bytes(model.dtype)) if kv_cache_dtype == "auto" else element_bytes(kv_cache_dtype)
     return tuple(
         CacheRead(
             group.num_layers * max(1, group.kv_heads // ranks) * (group.key_width + group.value_width) * element,
