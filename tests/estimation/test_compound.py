@@ -109,6 +109,15 @@ def test_more_in_service_or_a_rarer_overflow_never_needs_less(mean: float, facto
     assert poisson_total(mean, USUAL, overflow / factor) >= base * slack
 
 
+def test_many_heavy_sizes_do_not_underflow() -> None:
+    """A thousand in service with a heavy tail: exp(-1000) is nothing, the answer is not."""
+    sizes = length_model(Lengths(100, 3000)).cells()
+    mean = sum(p * x for x, p in sizes)
+    found = poisson_total(1000.0, sizes, 0.01)
+    assert mean * 1000 < found < mean * 1000 * 2
+    assert found == pytest.approx(2 * poisson_total(499.0, sizes, 0.01), rel=0.2)
+
+
 def test_absurdly_wide_sizes_still_end() -> None:
     absurd = length_model(Lengths(1, 10_000_000)).cells()
     assert 0 < poisson_total(3.0, absurd, 0.01) < 1e12

@@ -232,6 +232,11 @@ def test_encoders_have_no_cache_and_no_tpot() -> None:
     assert isinstance(found, Demand)
     assert found.kv_needed_bytes == 0
     assert found.tpot_s is None
+    fixed = demand(
+        encoder, Traffic(concurrent=4, context_tokens=Lengths(p95=100)), times=REAL, sequence_bytes=lambda _: 0
+    )
+    assert isinstance(fixed, Demand)
+    assert fixed.tpot_s is None
     assert found.max_model_len <= 512
 
 

@@ -25,6 +25,7 @@ _COARSE = 64  # cells of the first look
 _NORMAL_SKEW = 0.6
 _SMOOTH = 0.3  # number x squared variation of a size: above, sums of n and n + 1 sizes overlap
 _SMOOTH_ATOMS = 16  # a fixed number of sizes from fewer values than this may have a lattice
+_UNDERFLOW = 500.0  # exp of minus this is still a normal number
 _MANY = 60  # this many sizes hide their lattice anyway: half a size is less than 0.7 % of the total
 
 Atoms = tuple[tuple[float, float], ...]  # (size, probability); probabilities sum to 1
@@ -72,7 +73,7 @@ def poisson_total(mean_number: float, atoms: Atoms, overflow: float) -> float:
     smooth = mean_number >= _MANY or mean_number * (mean_number * second / first**2 - 1) >= _SMOOTH
     if smooth and total.skewness <= _NORMAL_SKEW:
         return total.quantile(1 - overflow)
-    return _on_finer_grids(total.bound(overflow), atoms, partial(_panjer, mean_number, 1 - overflow))
+    return _on_finer_grids(total.bound(overflow), atoms, partial(_poisson, mean_number, 1 - overflow))
 
 
 def fixed_total(number: int, atoms: Atoms, overflow: float) -> float:
@@ -125,21 +126,27 @@ def _on_grid(atoms: Atoms, step: float, cells: int) -> list[float]:
     return grid
 
 
-def _panjer(mean_number: float, target: float, grid: list[float], cells: int) -> int:
+def _poisson(mean_number: float, target: float, grid: list[float], cells: int) -> int:
     """The first cell where the compound Poisson's distribution function reaches `target`, at most `cells`.
 
-    Panjer's recursion: g(0) = exp(-m (1 - f(0))), g(n) = (m / n) sum over j of j f(j) g(n - j).
+    A sum of Poisson(m) sizes is a sum of 2^k sums of Poisson(m / 2^k): halved until exp(-m) does not underflow.
+    """
+    parts = 1
+    while mean_number / parts > _UNDERFLOW:
+        parts *= 2
+    return _power(parts, target, _panjer(mean_number / parts, grid, cells), cells)
+
+
+def _panjer(mean_number: float, grid: list[float], cells: int) -> list[float]:
+    """The compound Poisson's probabilities on cells 0..`cells`, by Panjer's recursion.
+
+    g(0) = exp(-m (1 - f(0))), g(n) = (m / n) sum over j of j f(j) g(n - j).
     """
     scaled = [mean_number * j * f for j, f in enumerate(grid)][1:]
     backward = [exp(-mean_number * (1 - grid[0]))]  # newest first
-    reached = backward[0]
-    place = 0
-    while reached < target and place < cells:
-        place += 1
-        value = sum(map(mul, scaled, backward)) / place
-        backward.insert(0, value)
-        reached += value
-    return place
+    for place in range(1, cells + 1):
+        backward.insert(0, sum(map(mul, scaled, backward)) / place)
+    return backward[::-1]
 
 
 def _power(number: int, target: float, grid: list[float], cells: int) -> int:

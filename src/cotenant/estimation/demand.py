@@ -11,7 +11,7 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.step_time import Scaled, Times
 from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
 from cotenant.errors import InputError
-from cotenant.estimation.compound import fixed_total, poisson_quantile, poisson_total
+from cotenant.estimation.compound import Atoms, fixed_total, poisson_quantile, poisson_total
 from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, held_tokens
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
@@ -26,6 +26,19 @@ class _Flight:
     inputs: LengthModel
     outputs: LengthModel | None
     held: Mixture
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A replica under its traffic: `at_most` sequences at once, the cache needed at the overflow probability; `fixed`
+    when exactly so many are always in flight."""
+
+    service: Service
+    at_most: int
+    needed_bytes: float
+    needed_tokens: float
+    fixed: bool
+    doubts: tuple[str, ...] = ()
 
 
 def demand(
@@ -47,32 +60,19 @@ def demand(
     and is sized at its busiest hour. Returns Overload where the rate is past what one replica can ever serve.
     Raises InputError on traffic without lengths, or numbers out of range.
     """
-    _check(traffic, overflow, replicas)
-    if slo is not None and not 0 < slo.percentile < 100:
-        raise InputError(f"an SLO's percentile lies between 0 and 100, not at {slo.percentile:g}", hint="write 95")
+    _check(traffic, overflow, replicas, slo)
     limit = sequence_limit(_parts(traffic), model_limit or model.max_model_len)
     flight = _flight(model, traffic, limit.tokens)
-    doubts: tuple[str, ...] = ()
-    if traffic.concurrent is not None:
-        number = ceil(traffic.concurrent / replicas)
-        service = closed_service(number, flight.inputs, flight.outputs, flight.held, times)
-        atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
-        needed, at_most = fixed_total(number, atoms, overflow), number
-    else:
-        rate = busiest_rate(traffic) / replicas
-        outputs = flight.outputs or ConstantLength(0.0)
-        found = open_service(rate, flight.inputs, outputs, flight.held, times)
-        if found is None:
-            return _overload(rate, saturation(flight.inputs, outputs, flight.held, times))
-        service = found
-        atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
-        needed = poisson_total(service.in_service, atoms, overflow)
-        doubts = _doubts(rate, flight, outputs, times)
-        at_most = max(1, poisson_quantile(service.in_service, P999))
-    answer = _answer(traffic, limit, at_most, needed, overflow, service, sequence_bytes, atoms, flight)
+    load = (
+        _closed(ceil(traffic.concurrent / replicas), flight, times, sequence_bytes, overflow)
+        if traffic.concurrent is not None
+        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow)
+    )
+    if isinstance(load, Overload):
+        return load
+    answer = _answer(limit, load, sequence_bytes, overflow)
     parts = kv_by_adapter(answer.kv_needed_bytes, tuple(adapters))
-    answer = replace(answer, kv_by_adapter=parts, warnings=(*answer.warnings, *doubts))
-    return _with_times(answer, service, flight, times, slo, fixed=traffic.concurrent is not None)
+    return _with_times(replace(answer, kv_by_adapter=parts), load, flight, times, slo)
 
 
 def busiest_rate(traffic: Traffic) -> float:
@@ -100,7 +100,9 @@ def kv_by_adapter(needed_bytes: int, adapters: tuple[Adapter, ...]) -> dict[str,
     return {**parts, "base": needed_bytes - sum(parts.values())}
 
 
-def _check(traffic: Traffic, overflow: float, replicas: int) -> None:
+def _check(traffic: Traffic, overflow: float, replicas: int, slo: Slo | None) -> None:
+    if slo is not None and not 0 < slo.percentile < 100:
+        raise InputError(f"an SLO's percentile lies between 0 and 100, not at {slo.percentile:g}", hint="write 95")
     if not 0 < overflow < 1:
         raise InputError(f"kv_overflow is a probability between 0 and 1, not {overflow}", hint="write 1%")
     if replicas < 1:
@@ -130,14 +132,46 @@ def _flight(model: ModelSpec, traffic: Traffic, limit: int) -> _Flight:
         if traffic.context_tokens is None:
             raise InputError("traffic has no lengths")
         context = length_model(traffic.context_tokens, cap=limit)
-        return _Flight(context, None, held_context(context, limit))
+        outputs: LengthModel | None = ConstantLength(0.0) if model.encoder_only else None
+        return _Flight(context, outputs, held_context(context, limit))
     inputs = length_model(traffic.input_tokens, cap=limit)
     if traffic.output_tokens is None:
         if not model.encoder_only and traffic.concurrent is None:
             raise InputError("a rate needs output_tokens, as well as input_tokens", hint="{p50: 150, p95: 400}")
         return _Flight(inputs, ConstantLength(0.0), held_tokens(inputs, ConstantLength(0.0), limit))
-    outputs = length_model(traffic.output_tokens, cap=limit)
-    return _Flight(inputs, outputs, held_tokens(inputs, outputs, limit))
+    written = length_model(traffic.output_tokens, cap=limit)
+    return _Flight(inputs, written, held_tokens(inputs, written, limit))
+
+
+def _closed(number: int, flight: _Flight, times: Times, sequence_bytes: SequenceBytes, overflow: float) -> _Load:
+    """Exactly `number` in flight."""
+    service = closed_service(number, flight.inputs, flight.outputs, flight.held, times)
+    atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
+    needed = fixed_total(number, atoms, overflow)
+    return _Load(service, number, needed, _tokens(needed, atoms, flight, service), fixed=True)
+
+
+def _open(
+    rate: float, flight: _Flight, times: Times, sequence_bytes: SequenceBytes, overflow: float
+) -> _Load | Overload:
+    """`rate` requests/s: the number in service is Poisson."""
+    outputs = flight.outputs or ConstantLength(0.0)
+    service = open_service(rate, flight.inputs, outputs, flight.held, times)
+    if service is None:
+        most = saturation(flight.inputs, outputs, flight.held, times)
+        reason = f"{rate:.3g} requests/s overload one replica: it saturates at {most:.3g} requests/s"
+        return Overload(requests_per_second=rate, saturation=most, reason=reason)
+    atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
+    needed = poisson_total(service.in_service, atoms, overflow)
+    at_most = max(1, poisson_quantile(service.in_service, P999))
+    tokens = _tokens(needed, atoms, flight, service)
+    return _Load(service, at_most, needed, tokens, fixed=False, doubts=_doubts(rate, flight, outputs, times))
+
+
+def _tokens(needed: float, atoms: Atoms, flight: _Flight, service: Service) -> float:
+    """`needed` bytes in tokens, at the mean bytes a token of this traffic (windows make it its own)."""
+    mean_bytes = sum(size * p for size, p in atoms)
+    return needed * flight.held.mean_tokens(service.prefill_share) / mean_bytes if mean_bytes else 0.0
 
 
 def _doubts(rate: float, flight: _Flight, outputs: LengthModel, times: Times) -> tuple[str, ...]:
@@ -152,44 +186,31 @@ def _doubts(rate: float, flight: _Flight, outputs: LengthModel, times: Times) ->
     )
 
 
-def _answer(
-    traffic: Traffic,
-    limit: SequenceLimit,
-    at_most: int,
-    needed: float,
-    overflow: float,
-    service: Service,
-    sequence_bytes: SequenceBytes,
-    atoms: Iterable[tuple[float, float]],
-    flight: _Flight,
-) -> Demand:
-    mean_bytes = sum(size * p for size, p in atoms)
-    tokens = needed * flight.held.mean_tokens(service.prefill_share) / mean_bytes if mean_bytes else 0.0
+def _answer(limit: SequenceLimit, load: _Load, sequence_bytes: SequenceBytes, overflow: float) -> Demand:
     longest = sequence_bytes(limit.tokens)
     return Demand(
         max_model_len=limit.tokens,
         max_model_len_is_minimum=limit.is_minimum,
         refused_share=limit.refused_share,
-        max_num_seqs=at_most,
-        mean_in_service=service.in_service,
-        in_service_p999=at_most,
-        kv_needed_tokens=ceil(tokens),
-        kv_needed_bytes=min(ceil(needed), longest * max(at_most, 1)),
+        max_num_seqs=load.at_most,
+        mean_in_service=load.service.in_service,
+        in_service_p999=load.at_most,
+        kv_needed_tokens=ceil(load.needed_tokens),
+        kv_needed_bytes=min(ceil(load.needed_bytes), longest * load.at_most),
         kv_minimum_bytes=longest,
-        kv_worst_case_bytes=longest * at_most,
+        kv_worst_case_bytes=longest * load.at_most,
         overflow=overflow,
-        busy=1 - exp(-service.in_service) if traffic.concurrent is None else 1.0,
-        warnings=(limit.warning,) if limit.warning else (),
+        busy=1.0 if load.fixed else 1 - exp(-load.service.in_service),
+        warnings=(*((limit.warning,) if limit.warning else ()), *load.doubts),
     )
 
 
-def _with_times(
-    answer: Demand, service: Service, flight: _Flight, times: Times, slo: Slo | None, *, fixed: bool
-) -> Demand:
+def _with_times(answer: Demand, load: _Load, flight: _Flight, times: Times, slo: Slo | None) -> Demand:
     """TTFT and TPOT at the asked percentile, and whether they hold: by value, with a warning where the interval
     reaches past the target."""
     share = (slo.percentile if slo else 95.0) / 100
-    batch = answer.max_num_seqs if fixed else 1 + poisson_quantile(service.in_service, share)
+    service = load.service
+    batch = load.at_most if load.fixed else 1 + poisson_quantile(service.in_service, share)
     ttft = _interval(service.ttft_s(flight.inputs.quantile(share), batch, times), times)
     decodes = flight.outputs is None or flight.outputs.mean > 0
     tpot = _interval(service.tpot_s(batch, times), times) if decodes else None
@@ -219,11 +240,3 @@ def _with_times(
 
 def _interval(value: float, times: Times) -> tuple[float, float, float]:
     return value * times.low, value, value * times.high
-
-
-def _overload(rate: float, limit: float) -> Overload:
-    return Overload(
-        requests_per_second=rate,
-        saturation=limit,
-        reason=f"{rate:.3g} requests/s overload one replica: it saturates at {limit:.3g} requests/s",
-    )

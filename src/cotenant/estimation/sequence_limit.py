@@ -49,10 +49,10 @@ def sequence_limit(parts: tuple[Lengths, ...], model_limit: int) -> SequenceLimi
 def longest_sequence(
     pool_bytes: int, sequence_bytes: Callable[[int], int], *, percentile: int, model_limit: int
 ) -> int:
-    """max_model_len where one `percentile` alone is known: the longest sequence that `pool_bytes` holds.
+    """max_model_len where one percentile alone is known: the longest sequence that `pool_bytes` holds.
 
-    At least twice the percentile (the pool must then grow), at most `model_limit`; whole blocks. Assumes that
-    `sequence_bytes` never falls with length.
+    At least twice the `percentile` (a smaller pool must then grow), at most `model_limit`; whole blocks. Assumes
+    that `sequence_bytes` never falls with length.
     """
     least = min(model_limit, ceil(2 * percentile / ROUND_TO_TOKENS) * ROUND_TO_TOKENS)
     if sequence_bytes(model_limit) <= pool_bytes:
