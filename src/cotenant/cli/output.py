@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
@@ -36,10 +38,22 @@ def reports_errors(function: Callable[P, int | None]) -> Callable[P, None]:
         except CotenantError as error:
             report_error(error, as_json=bool(kwargs.get("as_json")))
             status = BAD_INPUT
-        sys.stdout.flush()
+        except BrokenPipeError:
+            status = _reader_went_away()
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            status = _reader_went_away()
         raise SystemExit(status or 0)
 
     return command
+
+
+def _reader_went_away() -> int:
+    """`| head` closed the pipe: nobody is left to tell, nothing went wrong, and what is buffered is dropped."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FITS
 
 
 def report_error(error: CotenantError, *, as_json: bool) -> None:
@@ -67,5 +81,11 @@ def console() -> Console:
     """Where text answers are written: stdout, as wide as the terminal, NO_COLOR respected."""
     from rich.console import Console
 
+    class Stdout(Console):
+        """A console that leaves a closed pipe to the command."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
-    return Console(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+    return Stdout(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cotenant._version import __version__
+from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate, RankEstimate
 from cotenant.domain.interval import Interval
@@ -62,9 +63,35 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
             "kv_worst_case_bytes": cache.worst_case_bytes,
             "minimum_bytes": cache.minimum_bytes,
         },
+        "traffic": _demand(estimate.demand),
         "arguments": list(estimate.arguments),
         "warnings": list(estimate.warnings),
     }
+
+
+def _demand(demand: Demand | None) -> Document | None:
+    if demand is None:
+        return None
+    return {
+        "max_model_len": demand.max_model_len,
+        "max_num_seqs": demand.max_num_seqs,
+        "refused_share": demand.refused_share,
+        "mean_in_service": demand.mean_in_service,
+        "in_service_p999": demand.in_service_p999,
+        "kv_needed_tokens": demand.kv_needed_tokens,
+        "kv_overflow": demand.overflow,
+        "kv_by_adapter": dict(demand.kv_by_adapter),
+        "busy": demand.busy,
+        "percentile": demand.percentile,
+        "ttft_s": _seconds(demand.ttft_s),
+        "tpot_s": _seconds(demand.tpot_s),
+        "slo_held": demand.slo_held,
+    }
+
+
+def _seconds(found: tuple[float, float, float] | None) -> Document | None:
+    """An estimated time with its 90 % interval."""
+    return None if found is None else {"value": found[1], "interval": [found[0], found[2]]}
 
 
 def _rank(rank: RankEstimate) -> Document:

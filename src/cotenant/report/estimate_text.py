@@ -155,9 +155,7 @@ def _print_cache(estimate: Estimate, console: Console) -> None:
     ]
     if cache.needed_bytes is not None:
         overflow = estimate.demand.overflow if estimate.demand else 0.01
-        lines.append(
-            f"needed {format_bytes(cache.needed_bytes)}: the traffic's, exceeded {format_percent(overflow)} of the time"
-        )
+        lines.append(f"needed {format_bytes(cache.needed_bytes)}: exceeded {format_percent(overflow)} of the time")
     lines.append(
         f"worst case {format_bytes(cache.worst_case_bytes)}: {settings.max_num_seqs:,} sequences of "
         f"{settings.max_model_len:,} tokens"
@@ -180,9 +178,10 @@ def _print_traffic(estimate: Estimate, console: Console) -> None:
         for name, found in (("TTFT", demand.ttft_s), ("TPOT", demand.tpot_s))
         if found is not None
     ]
-    print_paragraph(
-        console,
-        f"Traffic: {demand.mean_in_service:,.1f} requests in service on average, {demand.in_service_p999:,} at the "
-        f"99.9th percentile; estimated at p{demand.percentile:g}: {', '.join(times) or 'no times'}",
-        indent=0,
+    sentence = (
+        f"Traffic: {demand.mean_in_service:,.1f} requests in service on average, {demand.in_service_p999:,} at "
+        "the 99.9th percentile"
     )
+    if times:
+        sentence += f"; estimated p{demand.percentile:g} {', '.join(times)}"
+    print_paragraph(console, sentence, indent=0)

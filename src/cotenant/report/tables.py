@@ -18,8 +18,8 @@ def table(*columns: str, left: Sequence[str] = (), wrap: str = "") -> Table:
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for number, column in enumerate(columns):
-        justify = "left" if number == 0 or column in left or column == wrap else "right"
-        grid.add_column(column, justify=justify, no_wrap=column != wrap, overflow="fold")
+        to_left = number == 0 or column in left or column == wrap
+        grid.add_column(column, justify="left" if to_left else "right", no_wrap=column != wrap, overflow="fold")
     return grid
 
 

@@ -1,0 +1,150 @@
+"""The Python face: opens what must be opened, then calls the rooms.
+
+Each function takes a path, a mapping or the value itself and returns the value that its JSON prints. Words are
+those of the command line; an engine's own options keep the engine's names. Everything else is imported when it
+is needed, so that `import cotenant` and a single estimate stay light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from cotenant.domain.estimate import Estimate
+    from cotenant.domain.fleet import Fleet
+    from cotenant.domain.gpu import GpuSpec
+    from cotenant.domain.loaded import LoadedModel
+    from cotenant.domain.model import ModelSpec
+    from cotenant.domain.plan import Plan
+    from cotenant.domain.workload import Adapter
+
+    ModelSource = str | PathLike[str] | Mapping[str, Any] | ModelSpec | LoadedModel
+    FleetSource = str | PathLike[str] | Mapping[str, Any] | Fleet
+
+__all__ = ["estimate", "load_fleet", "load_model", "plan"]
+
+
+def load_model(source: ModelSource) -> LoadedModel:
+    """The model that `source` names: a catalogue name or alias, a hub id, a folder, a config.json, a
+    .safetensors or .gguf file, raw figures, a parsed config, or the value itself.
+
+    Raises UnknownModelError naming the nearest, UnknownArchitectureError, FormatError, HubError.
+    """
+    from cotenant.edge.models import open_model
+
+    return open_model(source)
+
+
+def load_fleet(source: FleetSource) -> Fleet:
+    """The fleet in a YAML or JSON file, a mapping, or the value itself. Raises InputErrors with every fault."""
+    from cotenant.domain.fleet import Fleet
+
+    if isinstance(source, Fleet):
+        return source
+    from cotenant.edge.models import open_model
+    from cotenant.edge.own_gpus import own_gpus
+    from cotenant.readers.fleet import fleet_from, read_fleet
+
+    if isinstance(source, Mapping):
+        return fleet_from(source, load_model=open_model, extra=own_gpus())
+    from cotenant.edge.text import read_text
+
+    return read_fleet(read_text(source), load_model=open_model, path=str(source), extra=own_gpus())
+
+
+def estimate(
+    model: ModelSource,
+    *,
+    gpu: str | Mapping[str, Any] | GpuSpec,
+    engine: str = "vllm",
+    quantization: str | None = None,
+    used: str | int = 0,
+    tensor_parallel_size: int = 1,
+    pipeline_parallel_size: int = 1,
+    dtype: str = "auto",
+    kv_cache_dtype: str = "auto",
+    max_model_len: int | None = None,
+    max_num_seqs: int | None = None,
+    max_num_batched_tokens: int | None = None,
+    gpu_memory_utilization: float | None = None,
+    kv_cache_memory_bytes: int | None = None,
+    block_size: int | None = None,
+    enforce_eager: bool = False,
+    enable_expert_parallel: bool = False,
+    enable_lora: bool = False,
+    max_loras: int | None = None,
+    max_lora_rank: int | None = None,
+    adapters: Sequence[Adapter | Mapping[str, Any]] = (),
+    concurrent: int | None = None,
+    requests_per_second: float | None = None,
+    context_tokens: Mapping[str, int] | None = None,
+    input_tokens: Mapping[str, int] | None = None,
+    output_tokens: Mapping[str, int] | None = None,
+    ttft: str | None = None,
+    tpot: str | None = None,
+    percentile: float = 95.0,
+    kv_overflow: str = "1%",
+) -> Estimate:
+    """What one replica takes of `gpu`, term by term, and whether it fits.
+
+    `engine` may carry a version (``vllm@0.21``); `quantization` is a format's name, by default the one that the
+    model is stored in. `used` (``11GiB``) is held on each card by others. Engine options are read as the engine
+    reads them; those left out take its defaults, or follow from the traffic where some is given: `concurrent`
+    with `context_tokens`, or `requests_per_second` with `input_tokens` and `output_tokens`, each
+    ``{p50: ..., p95: ..., max: ...}``. Raises InputErrors and its kin for anything that cannot be used.
+    """
+    from cotenant.edge.own_gpus import open_gpu
+    from cotenant.engines import find_engine
+    from cotenant.estimation.options import adapters_from, engine_settings, overflow_from, slo_from, traffic_from
+    from cotenant.estimation.question import Question, answer
+    from cotenant.units import parse_bytes
+
+    rules, version = find_engine(engine)
+    tuned = adapters_from(adapters)
+    options = {
+        "tensor_parallel_size": tensor_parallel_size,
+        "pipeline_parallel_size": pipeline_parallel_size,
+        "dtype": dtype,
+        "kv_cache_dtype": kv_cache_dtype,
+        "max_model_len": max_model_len,
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "kv_cache_memory_bytes": kv_cache_memory_bytes,
+        "block_size": block_size,
+        "enforce_eager": enforce_eager,
+        "enable_expert_parallel": enable_expert_parallel,
+        "enable_lora": enable_lora,
+        "max_loras": max_loras,
+        "max_lora_rank": max_lora_rank,
+    }
+    question = Question(
+        settings=engine_settings(options, tuned),
+        traffic=traffic_from(
+            concurrent=concurrent,
+            requests_per_second=requests_per_second,
+            context_tokens=context_tokens,
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+        ),
+        slo=slo_from(ttft, tpot, percentile),
+        overflow=overflow_from(kv_overflow),
+        adapters=tuned,
+        gpu=open_gpu(gpu),
+        used_bytes=parse_bytes(used),
+        engine=rules,
+        version=version,
+        quantization=quantization,
+        model=load_model(model),
+    )
+    return answer(question)
+
+
+def plan(fleet: FleetSource) -> Plan:
+    """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap."""
+    from cotenant.planning.solve import plan_fleet
+
+    return plan_fleet(load_fleet(fleet))

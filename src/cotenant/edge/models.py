@@ -1,0 +1,102 @@
+"""A model from whatever a user names it by: the one place that decides what a name means."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.model import ModelSpec
+from cotenant.errors import InputError, UnknownModelError
+
+_FILE_SUFFIXES = (".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth")
+_LONGEST_NAME = 4096
+
+
+def open_model(source: object) -> LoadedModel:
+    """The model that `source` names.
+
+    A value is itself, a mapping raw figures or a parsed config.json. Text is, in this order: a path (where it
+    looks like one or a folder of that name holds a model), a name or alias of the catalogue, a hub id.
+    """
+    if isinstance(source, LoadedModel):
+        return source
+    if isinstance(source, ModelSpec):
+        return _alone(source, source.name)
+    if isinstance(source, Mapping):
+        return _from_mapping(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(f"a model is named by text or a mapping, not {type(source).__name__}")
+    text = os.fspath(source)
+    if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or "\0" in text:
+        raise InputError("a model's name is text of at most 4,096 characters")
+    if not isinstance(source, str) or _is_path(text):
+        from cotenant.edge.files import load_path
+
+        return load_path(text)
+    return _by_name(text.strip())
+
+
+def _is_path(text: str) -> bool:
+    if text.startswith(("/", "./", "../", "~", ".\\")) or text.lower().endswith(_FILE_SUFFIXES):
+        return True
+    return (Path(text) / "config.json").is_file()
+
+
+def _by_name(name: str) -> LoadedModel:
+    from cotenant.catalogue.models import find_entry
+
+    entry = find_entry(name)
+    if entry is not None:
+        from cotenant.readers.model_config import read_model_config
+
+        called = name if "/" in name else entry.id
+        spec = read_model_config(entry.config, name=called, source=entry.published.source)
+        return LoadedModel(
+            spec=spec,
+            model_id=called,
+            checkpoints=entry.checkpoints,
+            task=entry.task,
+            source="catalogue",
+        )
+    if name.count("/") == 1 and all(name.split("/")):
+        from cotenant.edge.hub import load_hub
+
+        return load_hub(name)
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> UnknownModelError:
+    from cotenant.catalogue.models import all_entries
+
+    words = {
+        word.rpartition("/")[2].lower(): word for entry in all_entries() for word in (entry.id, *entry.aliases)
+    }
+    near = get_close_matches(name.lower()[:100], list(words), n=1, cutoff=0.5)
+    hint = f"did you mean {words[near[0]]}? " if near else ""
+    return UnknownModelError(
+        f"no model {name[:80]!r} in the catalogue",
+        hint=hint + "`cotenant models` lists them; a hub id is OWNER/NAME, a path starts with ./",
+    )
+
+
+def _from_mapping(value: Mapping[str, Any]) -> LoadedModel:
+    if "architectures" in value or "model_type" in value:
+        from cotenant.readers.model_config import read_model_config
+
+        name = value.get("_name_or_path")
+        called = name if isinstance(name, str) and name else str(value.get("model_type", "model"))
+        return _alone(read_model_config(value, name=called, source="a parsed config.json"), called)
+    from cotenant.readers.raw_model import raw_model
+
+    spec = raw_model(value)
+    return _alone(spec, spec.name)
+
+
+def _alone(spec: ModelSpec, model_id: str) -> LoadedModel:
+    from cotenant.edge.files import loaded
+
+    return loaded(spec, model_id)

@@ -1,0 +1,66 @@
+"""The format that a replica's weights are held in, which checkpoint has it, and which kernel multiplies it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cotenant.catalogue.quantization import all_formats, find_format, kernel
+from cotenant.domain.engine import Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
+from cotenant.engines.rules import EngineRules
+from cotenant.errors import UnsupportedError
+
+
+@dataclass(frozen=True, slots=True)
+class ServedFormat:
+    """`format.engine_flag` is set only where the engine must be told; `model_path` is what it loads."""
+
+    format: QuantizationFormat
+    kernel: KernelSupport
+    model_path: str
+    warnings: tuple[str, ...] = ()
+
+
+def served_format(
+    loaded: LoadedModel, name: str | None, gpu: GpuSpec, *, engine: EngineRules, version: Version
+) -> ServedFormat:
+    """The format called `name`, or the one that the model is stored in.
+
+    Raises InputError for an unknown name, UnsupportedError where the engine has no kernel for it on the card.
+    """
+    own = _own_format(loaded)
+    found = find_format(name or own)
+    support = kernel(engine.name, found.name, gpu, version)
+    if support is None:
+        raise _no_kernel(found, gpu, engine, version)
+    warnings = [f"{support.kernel} runs {found.title} slowly on {gpu.name}"] if support.speed is Speed.SLOW else []
+    if found.name == own:
+        return ServedFormat(replace(found, engine_flag=""), support, loaded.model_id, tuple(warnings))
+    checkpoint = loaded.checkpoints.get(found.name, "")
+    if checkpoint:
+        return ServedFormat(replace(found, engine_flag=""), support, checkpoint, tuple(warnings))
+    if not found.engine_flag and not _is_plain(found):
+        warnings.append(
+            f"no {found.title} checkpoint of {loaded.spec.name} is known here: the command names "
+            f"{loaded.model_id}, put your own in its place"
+        )
+    return ServedFormat(found, support, loaded.model_id, tuple(warnings))
+
+
+def _own_format(loaded: LoadedModel) -> str:
+    """What the checkpoint holds: its quantisation, or the dtype of its weights."""
+    return loaded.spec.quantization or loaded.spec.dtype
+
+
+def _is_plain(found: QuantizationFormat) -> bool:
+    return not found.storage
+
+
+def _no_kernel(found: QuantizationFormat, gpu: GpuSpec, engine: EngineRules, version: Version) -> UnsupportedError:
+    others = [
+        other.name for other in all_formats() if kernel(engine.name, other.name, gpu, version) is not None
+    ]  # fmt: skip
+    hint = f"it runs {', '.join(others[:8])}" if others else "it runs no format on that card"
+    return UnsupportedError(f"{engine.title} {version} has no kernel for {found.title} on {gpu.name}", hint=hint)
