@@ -80,7 +80,7 @@ def _request(entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[
 
 
 def _engine(text: str) -> str:
-    """The engine's id in place of an alias, the version as written; an unknown one stays: it is a fault already."""
+    """The engine's id in place of an alias, the version as written; an unknown one is a fault already."""
     try:
         name = find_engine(text)[0].name
     except CotenantError:
