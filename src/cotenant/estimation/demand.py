@@ -30,8 +30,10 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class _Load:
-    """A replica under its traffic: `at_most` sequences at once, the cache needed at the overflow probability; `fixed`
-    when exactly so many are always in flight."""
+    """A replica under its traffic: `at_most` sequences at once and the cache needed at the overflow probability.
+
+    `fixed` when exactly so many are always in flight.
+    """
 
     service: Service
     at_most: int
