@@ -30,11 +30,15 @@ _ORDER = {Verdict.DOES_NOT_FIT: 0, Verdict.UNCERTAIN: 1, Verdict.FITS: 2}
 
 
 def judge(checks: Sequence[Check]) -> tuple[Verdict, str, tuple[str, ...]]:
-    """(verdict, reason, warnings): the worst check decides; of several alike, the one that is shortest."""
+    """(verdict, reason, warnings): the worst check decides; of several alike the first, as an engine would meet
+    them, or where all hold the one with least to spare."""
     margins = [check.margin for check in checks]
-    rated = [(_ORDER[_verdict(margin)], margin.low, i) for i, margin in enumerate(margins)]
-    place = min(rated)[2]
-    verdict = _verdict(margins[place])
+    verdicts = [_verdict(margin) for margin in margins]
+    verdict = min(verdicts, key=_ORDER.__getitem__)
+    if verdict is Verdict.FITS:
+        place = min(range(len(checks)), key=lambda i: margins[i].value)
+    else:
+        place = verdicts.index(verdict)
     return verdict, _sentence(checks[place], margins[place], verdict), ()
 
 

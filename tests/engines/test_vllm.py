@@ -1,0 +1,150 @@
+import pytest
+from tests.estimation.conftest import LLAMA_8B, card
+
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter
+from cotenant.engines import engine_names, find_engine
+from cotenant.engines.rules import Printed
+from cotenant.engines.vllm import VLLM
+from cotenant.errors import UnknownEngineError, UnsupportedError
+from cotenant.readers.model_config import read_model_config
+from cotenant.units import GIB
+
+
+@pytest.fixture(scope="module")
+def model() -> ModelSpec:
+    return read_model_config(LLAMA_8B, name="Llama-3.1-8B", source="test")
+
+
+A100 = card("A100-80GB-SXM", 79.25, 80.0, (8, 0))
+H100 = card("H100-80GB-SXM", 79.19, 79.65, (9, 0))
+B200 = card("B200", 178.0, 179.0, (10, 0))
+T4 = card("T4", 14.58, 15.0, (7, 5))
+
+
+def resolved(model: ModelSpec, gpu: GpuSpec, version: str, **options) -> EngineSettings:
+    return VLLM.resolve(model, gpu, EngineSettings(**options), Version.parse(version))
+
+
+def test_find_engine_knows_names_versions_and_aliases():
+    engine, version = find_engine("vLLM@0.21")
+    assert engine is VLLM
+    assert version == Version.parse("0.21.0")
+    assert find_engine("vllm")[1] == VLLM.newest
+    assert find_engine("vllm-openai")[0] is VLLM
+    assert engine_names() == ("vllm",)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "said"),
+    [
+        ("vlm", UnknownEngineError, "did you mean vllm"),
+        ("", UnknownEngineError, "engines: vllm"),
+        ("x" * 1000, UnknownEngineError, "engines: vllm"),
+        ("vllm@", UnknownEngineError, "vllm@0"),
+        ("vllm@latest", UnknownEngineError, "vllm@0"),
+        ("vllm@0.2.7", UnknownEngineError, "cover 0.3.0"),
+        ("sglang", UnsupportedError, "engines so far: vllm"),
+        ("text-generation-inference@3.3", UnsupportedError, "engines so far: vllm"),
+        ("tensorrt_llm", UnsupportedError, "engines so far: vllm"),
+        ("llama-server", UnsupportedError, "engines so far: vllm"),
+        ("ollama", UnsupportedError, "engines so far: vllm"),
+    ],
+)
+def test_unknown_and_unbuilt_engines_are_told_apart(text, error, said):
+    with pytest.raises(error) as caught:
+        find_engine(text)
+    assert said in caught.value.hint
+    assert len(caught.value.message) < 200
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "tokens", "seqs"),
+    [
+        (A100, "0.17.1", 2048, 256),
+        (H100, "0.17.1", 8192, 1024),
+        (A100, "0.8.5", 8192, 1024),  # A100 was told apart in 0.9
+        (T4, "0.21.0", 2048, 256),
+        (B200, "0.27.0", 8192, 1024),
+        (B200, "0.28.0", 16384, 1024),
+        (A100, "0.7.3", 8192, 256),  # V0 batches whole prompts: max_model_len
+    ],
+)
+def test_batch_defaults_by_card_and_version(model, gpu, version, tokens, seqs):
+    found = resolved(model, gpu, version, max_model_len=8192)
+    assert (found.max_num_batched_tokens, found.max_num_seqs) == (tokens, seqs)
+
+
+def test_v0_chunked_long_contexts_by_itself(model):
+    assert resolved(model, A100, "0.7.3", max_model_len=40000).max_num_batched_tokens == 2048
+    assert resolved(model, A100, "0.6.3", max_model_len=40000).max_num_batched_tokens == 512
+    assert resolved(model, A100, "0.3.3", max_model_len=40000).max_num_batched_tokens == 40000
+
+
+def test_utilization_defaults(model):
+    assert resolved(model, A100, "0.19.0").gpu_memory_utilization == 0.9
+    assert resolved(model, A100, "0.20.0").gpu_memory_utilization == 0.92
+    assert resolved(model, A100, "0.28.0").max_model_len == 131072
+
+
+def test_few_sequences_bound_the_batch(model):
+    assert resolved(model, H100, "0.17.1", max_model_len=512, max_num_seqs=1).max_num_batched_tokens == 512
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tensor_parallel_size": 3},
+        {"tensor_parallel_size": 7},
+        {"pipeline_parallel_size": 33},
+        {"max_model_len": 131073},
+        {"gpu_memory_utilization": 1.5},
+        {"gpu_memory_utilization": -0.1},
+    ],
+)
+def test_what_vllm_refuses(model, options):
+    with pytest.raises(UnsupportedError):
+        resolved(model, A100, "0.17.1", **options)
+
+
+def test_kv_bytes_came_with_0_10_2(model):
+    assert resolved(model, A100, "0.10.2", kv_cache_memory_bytes=GIB).kv_cache_memory_bytes == GIB
+    with pytest.raises(UnsupportedError, match=r"0\.10\.2"):
+        resolved(model, A100, "0.10.1", kv_cache_memory_bytes=GIB)
+
+
+def test_budget_is_a_share_of_cudas_total_rounded_up():
+    settings = EngineSettings(gpu_memory_utilization=0.9)
+    assert VLLM.budget(Interval.exact(1001), settings).value == 901
+
+
+def test_rules_are_the_same_object_for_the_same_release():
+    assert VLLM.rules(Version.parse("0.21")) is VLLM.rules(Version.parse("v0.21.0.post1"))
+    assert VLLM.rules(Version.parse("0.20.2")).cache.printed is Printed.BLOCKS
+    assert VLLM.rules(Version.parse("0.21.0")).cache.printed is Printed.CONCURRENCY
+    assert VLLM.rules(Version.parse("9.9")).notes
+
+
+def test_arguments_run_as_they_stand():
+    settings = EngineSettings(
+        tensor_parallel_size=2, max_model_len=8192, max_num_seqs=16, gpu_memory_utilization=0.45,
+        kv_cache_dtype="fp8", adapters=AdapterSlots(1, 16), enforce_eager=True,
+    )  # fmt: skip
+    argv = VLLM.arguments(
+        settings, version=Version.parse("0.21"), model_path="org/model", port=8001, served_name="chat",
+        adapters=(Adapter("legal", 16, "org/legal-lora"),),
+    )  # fmt: skip
+    assert argv == (
+        "vllm", "serve", "org/model", "--served-model-name", "chat", "--port", "8001",
+        "--tensor-parallel-size", "2", "--kv-cache-dtype", "fp8", "--max-model-len", "8192",
+        "--max-num-seqs", "16", "--gpu-memory-utilization", "0.45", "--enforce-eager",
+        "--enable-lora", "--max-loras", "1", "--max-lora-rank", "16", "--lora-modules", "legal=org/legal-lora",
+    )  # fmt: skip
+
+
+def test_before_0_5_4_the_module_is_started():
+    argv = VLLM.arguments(EngineSettings(), version=Version.parse("0.3.3"), model_path="m")
+    assert argv == ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "m")

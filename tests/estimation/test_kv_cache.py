@@ -1,0 +1,148 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.model import AttentionKind, LayerGroup
+from cotenant.engines.rules import CacheRules, Printed
+from cotenant.estimation.kv_cache import cache_layout, kv_element_bytes
+from cotenant.units import GIB
+
+NOW = CacheRules()
+OLD = CacheRules(hybrid=False, printed=Printed.BLOCKS)
+
+
+def layout(model, rules=NOW, **settings):
+    return cache_layout(model, EngineSettings(block_size=16, **settings), rules)
+
+
+def test_plain_models_by_hand(llama_8b, llama_70b):
+    """2 x layers x key-value heads x head width x 2 bytes: 131,072 and 327,680 B a token."""
+    assert layout(llama_8b).token_bytes() == 131_072
+    assert layout(llama_70b).token_bytes() == 327_680
+
+
+def test_sixteen_sequences_of_8192_tokens_of_llama_8b(llama_8b):
+    assert 16 * layout(llama_8b).sequence_bytes(8192, 2048) == 16 * GIB
+
+
+def test_heads_are_split_then_replicated(llama_8b):
+    sizes = [layout(llama_8b, tensor_parallel_size=ranks).token_bytes() for ranks in (1, 2, 8, 16)]
+    assert sizes == [131_072, 65_536, 16_384, 16_384]
+
+
+def test_a_latent_row_is_whole_on_every_rank(deepseek_v3):
+    """61 layers x 576 x 2 B = 70,272 B a token, whatever the tensor parallel; 8.58 GiB for 16 x 8,192."""
+    one = layout(deepseek_v3)
+    assert one.token_bytes() == 70_272
+    assert layout(deepseek_v3, tensor_parallel_size=8).token_bytes() == 70_272
+    assert 16 * one.sequence_bytes(8192, 2048) / GIB == pytest.approx(8.58, abs=0.005)
+
+
+def test_gemma_needs_its_windows_only(gemma_3_27b):
+    """16 x 8,192 tokens of Gemma-3-27B: 16.5 GiB with its windows, 62 counted as if all layers kept all."""
+    found = layout(gemma_3_27b)
+    need = 16 * found.needed_bytes(8192)
+    assert need / GIB == pytest.approx(16.5, abs=0.1)
+    full = 16 * 8192 * 62 * 2 * 16 * 128 * 2
+    assert full / need == pytest.approx(3.8, abs=0.1)
+
+
+def test_windowed_layers_hold_the_batch_too(gemma_3_27b):
+    """A sliding layer reserves window - 1 + max_num_batched_tokens, rounded up to blocks, and one block more."""
+    found = layout(gemma_3_27b)
+    assert len(found.groups) == 1 + 6  # 10 full layers, 52 sliding in groups of 10
+    more = found.sequence_blocks(100_000, 4096) - found.sequence_blocks(100_000, 2048)
+    assert more == 6 * 2048 // 16
+    sliding = next(group for group in found.groups if group.kind is AttentionKind.SLIDING)
+    assert sliding.blocks(100_000, 2048) == -(-(1023 + 2048) // 16) + 1
+
+
+def test_gemma_4_26b_as_vllm_prints_it(llama_8b):
+    """5 full layers (2 heads of 512) and 25 sliding (8 of 256, window 1,024), 262,144 tokens, 2,496 batched:
+    5.676 GiB printed."""
+    full, rest = (5, 11, 17, 23, 29), tuple(n for n in range(30) if n not in (5, 11, 17, 23, 29))
+    model = replace(
+        llama_8b,
+        num_layers=30,
+        layer_groups=(
+            LayerGroup(AttentionKind.SLIDING, rest, 16, 8, 256, 256, 1024),
+            LayerGroup(AttentionKind.FULL, full, 16, 2, 512, 512),
+        ),
+    )
+    assert layout(model).sequence_bytes(262_144, 2496) / GIB == pytest.approx(5.676, abs=0.01)
+
+
+def test_versions_without_the_hybrid_manager_keep_every_token(gemma_3_27b):
+    assert layout(gemma_3_27b, OLD).sequence_bytes(8192, 2048) == 8192 * 62 * 2 * 16 * 128 * 2
+
+
+def test_groups_are_padded_where_kinds_are_nearly_equal(llama_8b):
+    """12 sliding and 13 full layers become two groups of 13, not 1 + 2 groups of 12 (vLLM from 0.12)."""
+    model = replace(
+        llama_8b,
+        num_layers=25,
+        layer_groups=(
+            LayerGroup(AttentionKind.SLIDING, tuple(range(12)), 8, 8, 64, 64, 128),
+            LayerGroup(AttentionKind.FULL, tuple(range(12, 25)), 8, 8, 64, 64),
+        ),
+    )
+    page = 16 * 8 * 128 * 2
+    assert layout(model).block_bytes == (13 * page,)
+    assert len(layout(model).groups) == 2
+    assert layout(model, CacheRules(padding_ratio=1.0)).block_bytes == (12 * page,)
+
+
+def test_attention_blocks_grow_until_a_state_fits(hybrid):
+    """State 30,720 x 2 + 786,432 x 4 = 3,207,168 B; 4,096 B a token: 783 tokens, in steps of 16: 784."""
+    found = layout(hybrid)
+    attention = [group for group in found.groups if group.kind is AttentionKind.FULL]
+    states = [group for group in found.groups if group.kind is AttentionKind.RECURRENT]
+    assert [group.block_size for group in attention] == [784]
+    assert {group.page_bytes for group in found.groups} == {784 * 4096}
+    assert len(states) == 3
+    assert found.sequence_blocks(784, 2048) == 4
+    assert found.needed_bytes(784) == 24 * 784 * 4096 + 72 * 3_207_168
+    assert found.fixed_bytes(131072) == 72 * 3_207_168
+
+
+def test_encoders_cache_nothing(llama_8b):
+    model = replace(llama_8b, layer_groups=(LayerGroup(AttentionKind.NONE, tuple(range(32))),))
+    found = layout(model)
+    assert found.groups == ()
+    assert found.sequence_bytes(512, 2048) == found.token_bytes() == found.tokens_as_printed(10, 512, 2048) == 0
+
+
+def test_fp8_cache_halves_it(llama_8b):
+    assert layout(llama_8b, kv_cache_dtype="fp8").token_bytes() == 65_536
+    assert kv_element_bytes(llama_8b, EngineSettings()) == 2.0
+
+
+def test_sparse_latent_attention_adds_its_indexer(deepseek_v3):
+    sparse = replace(deepseek_v3, layer_groups=(replace(deepseek_v3.layer_groups[0], index_width=132),))
+    assert layout(sparse).token_bytes() == 61 * (576 * 2 + 132)
+    assert layout(sparse, kv_cache_dtype="fp8").token_bytes() == 61 * (656 + 132)
+
+
+def test_printed_tokens_changed_meaning_for_hybrids(gemma_3_27b):
+    new, old = layout(gemma_3_27b), layout(gemma_3_27b, CacheRules(printed=Printed.BLOCKS))
+    blocks = 10_000
+    assert old.tokens_as_printed(blocks, 8192, 2048) == blocks // 7 * 16
+    assert new.tokens_as_printed(blocks, 8192, 2048) == int(blocks / new.sequence_blocks(8192, 2048) * 8192)
+
+
+def test_the_smallest_stage_decides(llama_8b):
+    found = layout(llama_8b, pipeline_parallel_size=3)
+    assert sum(found.block_bytes) == 16 * 131_072
+    assert found.blocks_in((10 * 2**20, 2**30, 2**30)) == 10 * 2**20 // found.block_bytes[0]
+
+
+@given(st.integers(1, 200_000), st.integers(1, 200_000), st.integers(1, 16384))
+def test_longer_sequences_never_take_less(gemma_3_27b, first, second, batch):
+    found = layout(gemma_3_27b)
+    short, long = sorted((first, second))
+    assert found.sequence_bytes(short, batch) <= found.sequence_bytes(long, batch)
+    assert found.needed_bytes(short) <= found.needed_bytes(long)
+    assert found.needed_bytes(long) <= found.sequence_bytes(long, batch)
