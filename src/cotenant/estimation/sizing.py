@@ -79,9 +79,9 @@ def reserved_bytes(
 def _grown(estimate: Estimate, asked: Demand, sequence_bytes: SequenceBytes) -> Demand:
     """The same demand with the longest sequence that even the low end of the pool holds."""
     pool = min(rank.kv_cache.bytes.low for rank in estimate.per_gpu)
-    length = longest_sequence(
-        pool, sequence_bytes, at_least=asked.max_model_len, model_limit=estimate.model.max_model_len
-    )
+    half = asked.max_model_len // 2  # the lone percentile, which it is twice of
+    length = longest_sequence(pool, sequence_bytes, percentile=half, model_limit=estimate.model.max_model_len)
+    length = max(length, asked.max_model_len)
     longest = sequence_bytes(length)
     return replace(
         asked,
