@@ -10,8 +10,8 @@ and else it is uncertain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.estimate import Estimate, KvCacheEstimate, RankEstimate, Term
 from cotenant.domain.gpu import GpuSpec
@@ -27,19 +27,6 @@ from cotenant.estimation.weights import stage_weights, weights_per_rank
 from cotenant.units import format_gib
 
 _NOTHING = Interval.exact(0)
-
-
-class KvDemand(Protocol):
-    """What `estimate_memory` reads of a demand: bytes of one rank."""
-
-    @property
-    def kv_needed_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def kv_worst_case_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def max_num_seqs(self) -> int: ...  # noqa: D102
-    @property
-    def max_model_len(self) -> int: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +114,7 @@ def estimate_memory(
     version: Version,
     format: QuantizationFormat,  # noqa: A002
     used_bytes: int = 0,
-    demand: KvDemand | None = None,
+    demand: Demand | None = None,
     model_path: str = "",
 ) -> Estimate:
     """The estimate of one replica, judged. `used_bytes` is held on each card by others; a `demand` fills in
@@ -147,11 +134,11 @@ def estimate_memory(
             model_path=model_path or model.name,
             quantization=format.engine_flag,
         ),
-        reason=reason, warnings=(*memory.rules.notes, *warnings),
+        reason=reason, warnings=(*memory.rules.notes, *warnings), demand=demand,
     )  # fmt: skip
 
 
-def _filled(settings: EngineSettings, demand: KvDemand | None) -> EngineSettings:
+def _filled(settings: EngineSettings, demand: Demand | None) -> EngineSettings:
     if demand is None:
         return settings
     return replace(
@@ -206,7 +193,7 @@ def _pool_why(memory: ReplicaMemory, pool: Interval) -> str:
     return f"{memory.blocks:,} blocks in what the budget leaves"
 
 
-def _cache_estimate(memory: ReplicaMemory, demand: KvDemand | None) -> KvCacheEstimate:
+def _cache_estimate(memory: ReplicaMemory, demand: Demand | None) -> KvCacheEstimate:
     layout, settings = memory.layout, memory.settings
     length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
     if not layout.groups:
@@ -234,7 +221,7 @@ def _checks(
     cache: KvCacheEstimate,
     used_bytes: int,
     engine: EngineRules,
-    demand: KvDemand | None,
+    demand: Demand | None,
 ) -> list[Check]:
     """Everything that must hold, in the order in which an engine would fail."""
     free = memory.capacity.shifted(-used_bytes)
@@ -258,7 +245,7 @@ def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, fr
 
 
 def _pool_check(
-    memory: ReplicaMemory, cache: KvCacheEstimate, stage: StageMemory, number: int, demand: KvDemand | None
+    memory: ReplicaMemory, cache: KvCacheEstimate, stage: StageMemory, number: int, demand: Demand | None
 ) -> Check:
     length = memory.settings.max_model_len or 1
     blocks = memory.layout.sequence_blocks(length, memory.settings.max_num_batched_tokens or 1)
