@@ -16,12 +16,8 @@ from importlib import metadata, util
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from bench.table import CannotRunError, Row, arguments, measured, show
-
-if TYPE_CHECKING:
-    from cotenant.domain.model import ModelSpec
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 GPU = "A100-80GB-SXM"
@@ -48,13 +44,14 @@ def rows() -> list[Row]:
 
 def estimate_in_process_us() -> Measured:
     """One estimate of a loaded model, settings never the same twice, so that no cache answers for it."""
+    from cotenant.api import load_model
     from cotenant.catalogue.gpus import find_gpu
     from cotenant.catalogue.quantization import find_format
     from cotenant.domain.engine import EngineSettings
     from cotenant.engines import find_engine
     from cotenant.estimation.memory import estimate_memory
 
-    model, gpu, (engine, version) = _model(), find_gpu(GPU), find_engine("vllm")
+    model, gpu, (engine, version) = load_model(MODEL).spec, find_gpu(GPU), find_engine("vllm")
     plain = find_format("bf16")
 
     def once(number: int) -> None:
@@ -65,10 +62,23 @@ def estimate_in_process_us() -> Measured:
 
 
 def candidate_us() -> Measured:
-    """One of many candidates of a fleet, all ways of serving a model priced together."""
-    if util.find_spec("cotenant.planning.candidates") is None:
-        raise CannotRunError("planning.candidates is not built yet")
-    raise CannotRunError("the vectorised candidates have no benchmark yet")
+    """One way of serving a model, among all ways that the example's models have on its cards."""
+    from cotenant.api import load_fleet
+    from cotenant.planning.candidates import ways_of
+
+    fleet = load_fleet(EXAMPLE)
+    everything = range(len(fleet.models))
+    found = [ways_of(fleet, number) for number in everything]
+    ways = sum(
+        len(each.candidates) + sum(refused.tensor_parallel_size > 0 for refused in each.refusals) for each in found
+    )
+    passes = []
+    for _ in range(5):
+        start = perf_counter()
+        for number in everything:
+            ways_of(fleet, number)
+        passes.append(perf_counter() - start)
+    return median(passes) / ways * 1e6, {"ways": ways, "how": "one by one"}
 
 
 def plan_example_s() -> Measured:
@@ -132,16 +142,6 @@ def _per_call_us(call: Callable[[int], None], times: int) -> Measured:
         call(number)
         found.append(perf_counter() - start)
     return median(found) * 1e6, {"calls": times, "p90_us": round(sorted(found)[int(0.9 * times)] * 1e6)}
-
-
-def _model() -> ModelSpec:
-    from cotenant.catalogue.models import find_entry
-    from cotenant.readers.model_config import read_model_config
-
-    entry = find_entry(MODEL)
-    if entry is None:
-        raise CannotRunError(f"{MODEL} is not in the catalogue")
-    return read_model_config(entry.config, name=entry.id, source="catalogue")
 
 
 def _closure(name: str) -> set[str]:
