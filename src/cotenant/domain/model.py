@@ -58,6 +58,7 @@ class ParameterGroup:
     kv_heads: int = 0
     dtype: str = ""  # set where it differs from the model's own, e.g. "fp32" for a state's A_log
     tied: bool = False  # a second name for a tensor already counted: no parameters of its own
+    draft: bool = False  # multi-token prediction: stored with the model, loaded only for speculative decoding
 
     @property
     def count(self) -> int:
@@ -156,8 +157,13 @@ class ModelSpec:
 
     @property
     def num_parameters(self) -> int:
-        """All parameters, tied ones once."""
-        return sum(group.elements for group in self.parameters)
+        """The model's parameters, tied ones once; draft layers apart, as publishers count them."""
+        return sum(group.elements for group in self.parameters if not group.draft)
+
+    @property
+    def num_draft_parameters(self) -> int:
+        """Parameters of the multi-token prediction layers that the checkpoint holds beside the model."""
+        return sum(group.elements for group in self.parameters if group.draft)
 
     def parameters_of(self, *roles: Role) -> Iterator[ParameterGroup]:
         """The groups with one of `roles`."""

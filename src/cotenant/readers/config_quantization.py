@@ -1,0 +1,119 @@
+"""Which of our formats a checkpoint says that it is stored in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MODELOPT = {
+    "FP8": "fp8", "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_AWQ": "w4a16", "FP8_PB_WO": "fp8-block",
+    "FP8_BLOCK": "fp8-block", "FP8_PB_REAL": "fp8-block", "INT4_AWQ": "w4a16", "W4A16_NVFP4": "nvfp4",
+    "MXFP8": "mxfp8",
+}  # fmt: skip
+
+
+def stored_format(config: Mapping[str, Any]) -> str:
+    """Our name of the format in `quantization_config` ("" = unquantised).
+
+    A method that we have no format for comes back as "unknown:METHOD": its structure can still be shown, its
+    bytes are refused later. Never raises.
+    """
+    found = _find(config)
+    if found is None:
+        return ""
+    method = _text(found.get("quant_method") or found.get("quant_algo")).lower()
+    reader = _READERS.get(method)
+    name = reader(found) if reader is not None else ""
+    return name or f"unknown:{method or 'unnamed'}"
+
+
+def _find(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The quantisation section: at the top, or beside the language model's sizes."""
+    places = [config, *(config.get(key) for key in ("text_config", "llm_config", "language_config"))]
+    for place in places:
+        if isinstance(place, Mapping):
+            for key in ("quantization_config", "compression_config", "quantization"):
+                section = place.get(key)
+                if isinstance(section, Mapping) and section:
+                    return section
+    return None
+
+
+def _text(value: object) -> str:
+    return value[:60] if isinstance(value, str) else ""
+
+
+def _bits(section: Mapping[str, Any]) -> object:
+    return section.get("bits", section.get("w_bit", 4))
+
+
+def _fp8(section: Mapping[str, Any]) -> str:
+    return "fp8-block" if section.get("weight_block_size") else "fp8"
+
+
+def _gptq(section: Mapping[str, Any]) -> str:
+    return {4: "gptq-int4", 8: "gptq-int8"}.get(_whole(_bits(section)), "")
+
+
+def _awq(section: Mapping[str, Any]) -> str:
+    return "awq-int4" if _whole(_bits(section)) == 4 else ""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _bitsandbytes(section: Mapping[str, Any]) -> str:
+    if section.get("load_in_4bit"):
+        return "bnb-nf4" if _text(section.get("bnb_4bit_quant_type")) in ("nf4", "") else "bnb-fp4"
+    return "bnb-int8" if section.get("load_in_8bit") else ""
+
+
+def _modelopt(section: Mapping[str, Any]) -> str:
+    algorithm = section.get("quant_algo")
+    inner = section.get("quantization")
+    if algorithm is None and isinstance(inner, Mapping):
+        algorithm = inner.get("quant_algo")
+    name = _text(algorithm).upper()
+    if name == "MIXED_PRECISION":
+        return ""
+    return _MODELOPT.get(name, "") or _compressed(section)
+
+
+def _compressed(section: Mapping[str, Any]) -> str:
+    """compressed-tensors: the first group's weights and activations decide."""
+    groups = section.get("config_groups")
+    if not isinstance(groups, Mapping) or not groups:
+        return {"nvfp4-pack-quantized": "nvfp4", "mxfp4-pack-quantized": "mxfp4"}.get(
+            _text(section.get("format")), ""
+        )
+    formats = {_group_format(group) for group in groups.values() if isinstance(group, Mapping)}
+    return formats.pop() if len(formats) == 1 else ""
+
+
+def _group_format(group: Mapping[str, Any]) -> str:
+    weights, inputs = group.get("weights"), group.get("input_activations")
+    if not isinstance(weights, Mapping):
+        return ""
+    bits, kind = _whole(weights.get("num_bits")), _text(weights.get("type"))
+    input_bits = _whole(inputs.get("num_bits")) if isinstance(inputs, Mapping) else 16
+    if kind == "float":
+        if bits == 8:
+            return "fp8-block" if weights.get("block_structure") or weights.get("strategy") == "block" else "fp8"
+        size = _whole(weights.get("group_size"))
+        return {(4, 16): "nvfp4", (4, 32): "mxfp4"}.get((bits, size), "")
+    return {(4, 16): "w4a16", (8, 16): "w8a16", (8, 8): "int8", (4, 8): "w4a8"}.get((bits, input_bits), "")
+
+
+def _mxfp4(_section: Mapping[str, Any]) -> str:
+    return "mxfp4"
+
+
+def _fbgemm(_section: Mapping[str, Any]) -> str:
+    return "fp8"
+
+
+_READERS = {
+    "fp8": _fp8, "fbgemm_fp8": _fbgemm, "gptq": _gptq, "awq": _awq, "bitsandbytes": _bitsandbytes,
+    "compressed-tensors": _compressed, "modelopt": _modelopt, "modelopt_fp4": _modelopt, "mxfp4": _mxfp4,
+}  # fmt: skip
