@@ -1,7 +1,8 @@
 """How fast and how small: `python -m bench.speed [--json]`.
 
-Cold figures are whole processes started from here (interpreter included), the median of several after one to
-warm the file cache; their memory is the child's own peak, as the kernel counts it.
+Cold figures are whole processes started from here (interpreter included), the median of several after one that
+warms the file cache and compiles modules, as an installation would have done (to a folder of its own, so that
+nothing is written beside the sources). Memory is the child's own peak, as the kernel counts it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from bench.table import CannotRunError, Row, arguments, measured, show
@@ -114,14 +116,19 @@ def _cold_estimate() -> tuple[Measured, Measured]:
 
 def _cold(command: list[str], *, runs: int) -> tuple[list[float], list[float]]:
     """Seconds and peak MiB of each of `runs` processes, after one that is not counted."""
-    found = [_process(command) for _ in range(runs + 1)][1:]
+    with TemporaryDirectory() as compiled:
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        environment["PYTHONPYCACHEPREFIX"] = compiled
+        found = [_process(command, environment) for _ in range(runs + 1)][1:]
     return [seconds for seconds, _ in found], [mib for _, mib in found]
 
 
-def _process(command: list[str]) -> tuple[float, float]:
+def _process(command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
     """Run once: (seconds, peak resident MiB of that child alone)."""
     start = perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:  # fmt: skip
         complaint = process.stderr.read() if process.stderr else ""
         _, status, usage = os.wait4(process.pid, 0)
         seconds = perf_counter() - start
