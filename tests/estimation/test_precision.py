@@ -76,6 +76,12 @@ def test_gguf_runs_on_llama_cpp_and_ollama_and_not_in_vllm() -> None:
     assert "741" in row.reason
 
 
+def test_one_repository_may_hold_every_gguf_mix() -> None:
+    rows = table("RTX 4090", "ollama", model=EIGHT, checkpoints={"gguf": "x/GGUF"})
+    assert rows["gguf-q4_k_m"].checkpoint == rows["gguf-q8_0"].checkpoint == "x/GGUF"
+    assert rows["awq-int4"].checkpoint == ""
+
+
 def test_nvfp4_on_blackwell_alone() -> None:
     assert table("B200", model=EIGHT, wishes=["nvfp4"])["nvfp4"].advice is Advice.USE
     assert "FP4" in table("H100-80GB-SXM", model=EIGHT, wishes=["nvfp4"])["nvfp4"].reason

@@ -71,7 +71,7 @@ def decide(
 ) -> tuple[PrecisionChoice, ...]:
     """Every format of the catalogue, best first, with the reason; `engine` is an engine's id.
 
-    `checkpoints` maps format names to the hub ids that are known to hold them, `wishes` are format names in order
+    `checkpoints` maps format names (or "gguf") to the hub ids that are known to hold them, `wishes` are format names in order
     of preference: with any, all other formats are refused. Raises InputError for a wish that is no format.
     """
     wanted = tuple(find_format(name).name for name in wishes)
@@ -111,7 +111,7 @@ def _choice(format_: QuantizationFormat, case: _Case) -> PrecisionChoice:
         quality=found.figure,
         quality_known=found.compared and found.passes is not None,
         memory_only=_memory_only(format_, support, case),
-        checkpoint=case.checkpoints.get(format_.name, ""),
+        checkpoint=_checkpoint(format_.name, case.checkpoints),
         online=format_.name in _ONLINE.get(case.engine, ()),
         reason="",
     )
@@ -121,6 +121,11 @@ def _choice(format_: QuantizationFormat, case: _Case) -> PrecisionChoice:
     if case.wishes:
         return _wished(row, found, case)
     return _ruled(row, found, case)
+
+
+def _checkpoint(name: str, known: Mapping[str, str]) -> str:
+    """The hub id that holds it; one repository often holds every GGUF mix, and is then known as `gguf`."""
+    return known.get(name) or (known.get("gguf", "") if name.startswith("gguf-") else "")
 
 
 def _memory_only(format_: QuantizationFormat, support: KernelSupport | None, case: _Case) -> bool:
