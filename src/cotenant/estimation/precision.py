@@ -71,8 +71,9 @@ def decide(
 ) -> tuple[PrecisionChoice, ...]:
     """Every format of the catalogue, best first, with the reason; `engine` is an engine's id.
 
-    `checkpoints` maps format names (or "gguf") to the hub ids that are known to hold them, `wishes` are format names in order
-    of preference: with any, all other formats are refused. Raises InputError for a wish that is no format.
+    `checkpoints` maps format names (or "gguf") to the hub ids that are known to hold them, `wishes` are format
+    names in order of preference: with any, all other formats are refused. Raises InputError for a wish that is no
+    format.
     """
     wanted = tuple(find_format(name).name for name in wishes)
     case = _Case(
