@@ -7,7 +7,7 @@ is needed, so that `import cotenant` and a single estimate stay light.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -143,8 +143,14 @@ def estimate(
     return answer(question)
 
 
-def plan(fleet: FleetSource) -> Plan:
-    """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap."""
+def plan(fleet: FleetSource, *, progress: Callable[[str], None] | None = None) -> Plan:
+    """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap.
+
+    `progress` is told what is being done. Where nothing fits the nearest plan comes back, with `feasible` false
+    and what each model without a place lacks.
+    """
     from cotenant.planning.solve import plan_fleet
 
-    return plan_fleet(load_fleet(fleet))
+    tell = progress or (lambda _: None)
+    tell("reading the fleet")
+    return plan_fleet(load_fleet(fleet), progress=tell)

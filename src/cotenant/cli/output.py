@@ -6,8 +6,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
@@ -89,3 +89,15 @@ def console() -> Console:
 
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
     return Stdout(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """A line on stderr that says what is being done, while it takes time; silent where nobody watches."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda words: status.update(f"{words} ...")

@@ -38,6 +38,7 @@ class ModelRequest:
 
     name: str
     model: ModelSpec
+    model_id: str  # what an engine is given to load: a hub id or a path
     checkpoints: Mapping[str, str]  # format name -> hub id that is known to hold it
     engine: str
     task: str

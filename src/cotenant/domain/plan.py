@@ -45,8 +45,8 @@ class ReplicaPlan:
     runner_up: str
     kv_needed_bytes: int
     kv_worst_case_bytes: int
-    ttft_s: tuple[float, float] | None = None  # estimated interval at the SLO's percentile
-    tpot_s: tuple[float, float] | None = None
+    ttft_s: tuple[float, float, float] | None = None  # estimated (low, value, high) at the SLO's percentile
+    tpot_s: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class PackingModel:
 
         self._problem = problem
         self._optional = optional
-        self._highs: Highs = highspy.Highs()
+        self._highs: Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no types
         self._sum = highspy.Highs.qsum
         for option, value in (
             ("output_flag", False), ("threads", 1), ("random_seed", 1), ("mip_rel_gap", 0.0),
@@ -55,7 +55,8 @@ class PackingModel:
         self._add_ranks()
         self._add_memory()
         self._add_wishes()
-        self._add_contention()
+        if problem.contention:
+            self._add_contention()
         self._add_symmetry()
 
     def _add_variables(self) -> None:

@@ -86,6 +86,7 @@ class Problem:
     alone: frozenset[int]
     pins: Mapping[int, frozenset[int]]
     objective: tuple[str, ...]
+    contention: bool = True  # whether SLOs must hold beside busy neighbours, not only alone
 
     def weight(self, card: Card) -> float:
         """What a used card costs in the objective: its price, or 1 where nothing has a price.
@@ -155,7 +156,9 @@ class Loads:
         company = self.on(card)
         if candidate.claim_bytes > self.free_bytes(card):
             return False
-        return self._may_share(candidate, company) and contention_holds((*company, candidate))
+        if not self._may_share(candidate, company):
+            return False
+        return not self._problem.contention or contention_holds((*company, candidate))
 
     def _may_share(self, candidate: Candidate, company: tuple[Candidate, ...]) -> bool:
         mine = candidate.request

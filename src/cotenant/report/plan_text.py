@@ -33,7 +33,7 @@ def print_plan(plan: Plan, console: Console) -> None:
     _print_naive(plan, console)
     _print_commands(plan, owners, console)
     for warning in plan.warnings:
-        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+        console.print(f"warning: {warning}", style="yellow")
 
 
 def _headline(plan: Plan) -> str:
@@ -136,7 +136,15 @@ def _print_reasons(plan: Plan, owners: dict[str, int], console: Console) -> None
     for replica in plan.replicas:
         for sentence in (replica.why, replica.runner_up):
             if sentence:
-                console.print(f"  {replica.id}: {sentence}", style=colour(owners[replica.id]))
+                _print_indented(f"{replica.id}: {sentence}", colour(owners[replica.id]), console)
+
+
+def _print_indented(sentence: str, style: str, console: Console) -> None:
+    """A sentence that wraps under itself."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console.print(Padding(Text(sentence, style=style), (0, 0, 0, 2), expand=False))
 
 
 def _print_shortfalls(plan: Plan, console: Console) -> None:
@@ -145,7 +153,7 @@ def _print_shortfalls(plan: Plan, console: Console) -> None:
         lack = f" (short of {format_bytes(short.shortfall_bytes)})" if short.shortfall_bytes else ""
         console.print(f"{short.model} has no place{lack}: {short.reason}", style="bold red")
         for remedy in short.remedies:
-            console.print(f"  would fit: {remedy}")
+            _print_indented(f"would fit: {remedy}", "", console)
 
 
 def _print_naive(plan: Plan, console: Console) -> None:
@@ -159,7 +167,7 @@ def _print_naive(plan: Plan, console: Console) -> None:
         f"{naive.cards_ratio:.1f}x the cards{cost}"
     )
     for name, sentence in naive.by_model.items():
-        console.print(f"  {name}: {sentence}", style="dim")
+        _print_indented(f"{name}: {sentence}", "dim", console)
 
 
 def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> None:

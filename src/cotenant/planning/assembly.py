@@ -1,0 +1,128 @@
+"""From a placement to a plan: ports, start order, devices, commands."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, ReplicaPlan
+from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
+
+FIRST_PORT = 8000
+
+Command = Callable[[ModelRequest, Candidate, int], tuple[str, ...]]
+"""(request, candidate, port) -> the engine's argument vector, from typed fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why this choice, and what the next one would have meant."""
+
+    why: str
+    runner_up: str
+
+
+def assemble(
+    fleet: Fleet, problem: Problem, placement: Placement, command: Command, reasons: Mapping[int, Reason]
+) -> tuple[tuple[ReplicaPlan, ...], tuple[GpuPlan, ...]]:
+    """The replicas and cards of a placement, in the fleet's order."""
+    order = start_order(placement)
+    ports: dict[int, int] = defaultdict(lambda: FIRST_PORT)
+    replicas: list[ReplicaPlan] = []
+    shares: dict[int, list[GpuShare]] = defaultdict(list)
+    for assignment in placement.assignments:
+        request = fleet.models[assignment.candidate.request]
+        for number, cards in enumerate(assignment.cards):
+            name = f"{request.name}-{number}" if len(assignment.cards) > 1 else request.name
+            node = problem.cards[cards[0]].node
+            port, ports[node] = ports[node], ports[node] + 1
+            places = tuple(_device(fleet, problem.cards[card]) for card in cards)
+            position = order[assignment.candidate.request, number]
+            reason = reasons.get(assignment.candidate.request, Reason("", ""))
+            replicas.append(_replica(request, assignment, name, places, port, position, command, reason))
+            for rank, card in enumerate(cards):
+                shares[card].append(_share(name, rank, assignment.candidate))
+    gpus = tuple(_gpu(fleet, problem.cards[card], tuple(shares[card])) for card in sorted(shares))
+    return tuple(replicas), gpus
+
+
+def start_order(placement: Placement) -> dict[tuple[int, int], int]:
+    """(model, replica) -> position. Whoever overshoots most while loading starts first, when room is widest."""
+    replicas = [(one.candidate, number) for one in placement.assignments for number in range(len(one.cards))]
+    replicas.sort(
+        key=lambda each: (
+            each[0].claim_bytes - each[0].load_peak_bytes,
+            -each[0].claim_bytes,
+            each[0].request,
+            each[1],
+        )
+    )
+    return {(candidate.request, number): position for position, (candidate, number) in enumerate(replicas)}
+
+
+def _device(fleet: Fleet, card: Card) -> Device:
+    return Device(type=fleet.gpus[card.offer].gpu.name, node=card.node, index=card.index, offer=card.offer)
+
+
+def _replica(
+    request: ModelRequest,
+    assignment: Assignment,
+    name: str,
+    devices: tuple[Device, ...],
+    port: int,
+    order: int,
+    command: Command,
+    reason: Reason,
+) -> ReplicaPlan:
+    candidate = assignment.candidate
+    estimate, demand = candidate.estimate, candidate.demand
+    visible = ",".join(str(device.index) for device in devices)
+    return ReplicaPlan(
+        id=name,
+        model=request.name,
+        model_id=request.model.name,
+        checkpoint=candidate.checkpoint,
+        quantization=candidate.format,
+        engine=estimate.engine,
+        engine_version=estimate.engine_version,
+        settings=estimate.settings,
+        devices=devices,
+        port=port,
+        adapters=request.adapters,
+        sharing="co-resident" if "co-resident" in request.sharing else "alone",
+        start_order=order,
+        command=command(request, candidate, port),
+        environment={"CUDA_VISIBLE_DEVICES": visible},
+        why=reason.why,
+        runner_up=reason.runner_up,
+        kv_needed_bytes=demand.kv_needed_bytes,
+        kv_worst_case_bytes=demand.kv_worst_case_bytes,
+        ttft_s=demand.ttft_s,
+        tpot_s=demand.tpot_s,
+    )
+
+
+def _share(replica: str, rank: int, candidate: Candidate) -> GpuShare:
+    figures = candidate.estimate.per_gpu[rank]
+    return GpuShare(
+        replica=replica,
+        rank=rank,
+        budget_bytes=figures.budget.value,
+        weights_bytes=figures.weights.bytes.value,
+        kv_cache_bytes=figures.kv_cache.bytes.value,
+        activations_bytes=figures.activations.bytes.value,
+        runtime_bytes=figures.runtime.bytes.value,
+        load_peak_bytes=figures.load_peak.value,
+    )
+
+
+def _gpu(fleet: Fleet, card: Card, shares: tuple[GpuShare, ...]) -> GpuPlan:
+    return GpuPlan(
+        device=_device(fleet, card),
+        capacity_bytes=card.capacity_bytes,
+        used_bytes=card.used_bytes,
+        shares=shares,
+        price_per_hour=card.price_per_hour,
+    )

@@ -1,0 +1,291 @@
+"""Every way in which a model may be served on the fleet's cards, sized from its traffic.
+
+The declared space: each format that passes the decision matrix, each KV type allowed, tensor parallel in powers
+of two inside a node, and the smallest number of replicas that carries the traffic and holds the SLO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import floor
+
+from cotenant.domain.demand import Demand
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.quantization import PrecisionChoice
+from cotenant.engines import find_engine
+from cotenant.engines.rules import EngineRules
+from cotenant.errors import UnsupportedError
+from cotenant.estimation.demand import demand
+from cotenant.estimation.inverse import settings_for_pool
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.precision import candidates as precision_candidates
+from cotenant.estimation.precision import decide
+from cotenant.estimation.roofline import Roofline
+from cotenant.estimation.sequence_limit import longest_sequence
+from cotenant.estimation.served_format import ServedFormat, served_format
+from cotenant.estimation.sizing import reserved_bytes
+from cotenant.estimation.step_time import roofline
+from cotenant.planning.problem import Candidate, Refusal
+from cotenant.units import format_gib, format_seconds
+
+MOST_REPLICAS = 64
+_SIXTEEN_BITS = ("bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What was found for one model: the candidates, and what was refused, with reasons."""
+
+    candidates: tuple[Candidate, ...]
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One model on one offer in one precision: what all its sizes share."""
+
+    fleet: Fleet
+    number: int
+    request: ModelRequest
+    offer_number: int
+    offer: GpuOffer
+    engine: EngineRules
+    version: Version
+    choice: PrecisionChoice
+    served: ServedFormat
+    kv_cache_dtype: str
+
+    def refusal(self, size: int, reason: str, shortfall_bytes: int = 0) -> Refusal:
+        return Refusal(self.number, self.offer_number, self.choice.format, size, reason, shortfall_bytes)
+
+
+def ways_of(fleet: Fleet, number: int) -> Ways:
+    """All candidates of one model over every offer."""
+    found: list[Candidate] = []
+    refused: list[Refusal] = []
+    for offer_number in range(len(fleet.gpus)):
+        for case in _cases(fleet, number, offer_number, refused):
+            for size in _sizes(case.offer):
+                outcome = _smallest(case, size)
+                (found if isinstance(outcome, Candidate) else refused).append(outcome)  # type: ignore[arg-type]
+    return Ways(tuple(found), tuple(refused))
+
+
+def _cases(fleet: Fleet, number: int, offer_number: int, refused: list[Refusal]) -> Iterator[_Case]:
+    """The precisions that may run there; the others go to `refused`."""
+    request, offer = fleet.models[number], fleet.gpus[offer_number]
+    engine, version = find_engine(request.engine)
+    rows = decide(
+        offer.gpu, engine=engine.name, version=version, task=request.task, model=request.model,
+        max_loss_percent=request.max_loss_percent, checkpoints=request.checkpoints, wishes=request.formats,
+    )  # fmt: skip
+    allowed = [row for row in precision_candidates(rows) if _is_sure(row, request)]
+    names = {row.format for row in allowed}
+    refused += [
+        Refusal(number, offer_number, row.format, 0, row.reason) for row in rows if row.format not in names
+    ]
+    loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
+    for row in allowed:
+        try:
+            served = served_format(loaded, row.format, offer.gpu, engine=engine, version=version)
+        except UnsupportedError as error:
+            refused.append(Refusal(number, offer_number, row.format, 0, error.message))
+            continue
+        for dtype in request.kv_cache_dtypes:
+            yield _Case(
+                fleet, number, request, offer_number, offer, engine, version, row, served, dtype
+            )  # fmt: skip
+
+
+def _is_sure(row: PrecisionChoice, request: ModelRequest) -> bool:
+    """Whether a plan may choose it unasked: its loss is known to pass, and there is something to load."""
+    if row.format in request.formats or row.format in _SIXTEEN_BITS or row.format == request.model.quantization:
+        return True
+    return row.quality_known and bool(row.checkpoint or row.online)
+
+
+def _sizes(offer: GpuOffer) -> Iterator[int]:
+    """Tensor-parallel sizes: powers of two inside a node."""
+    limits = [offer.node_size, *(each for each in (offer.count, offer.maximum) if each is not None)]
+    size = 1
+    while size <= min(limits):
+        yield size
+        size *= 2
+
+
+def _smallest(case: _Case, size: int) -> Candidate | Refusal:
+    """The least number of replicas that serves the traffic, fits and holds the SLO; else the last refusal."""
+    request, offer = case.request, case.offer
+    limits = [request.max_replicas or MOST_REPLICAS, MOST_REPLICAS]
+    limits += [each // size for each in (offer.count, offer.maximum) if each is not None]
+    settings = EngineSettings(
+        tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype, adapters=_slots(request)
+    )  # fmt: skip
+    try:
+        times = roofline(
+            request.model, offer.gpu, engine=case.engine.name, version=case.version, format=case.served.format,
+            kernel=case.served.kernel, tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype,
+        )  # fmt: skip
+        outcome: Candidate | Refusal = case.refusal(size, f"fewer than {request.min_replicas * size} such cards")
+        for replicas in range(request.min_replicas, min(limits) + 1):
+            outcome = _sized(case, settings, times, replicas)
+            if isinstance(outcome, Candidate) or _is_hopeless(outcome, times, request):
+                return outcome
+    except UnsupportedError as error:
+        return case.refusal(size, error.message)
+    return outcome
+
+
+def _slots(request: ModelRequest) -> AdapterSlots | None:
+    if not request.adapters:
+        return None
+    return AdapterSlots(len(request.adapters), max(adapter.rank for adapter in request.adapters))
+
+
+def _is_hopeless(refusal: Refusal, times: Roofline, request: ModelRequest) -> bool:
+    """Whether more replicas cannot help: weights alone do not fit, or one request alone breaks the SLO."""
+    if refusal.shortfall_bytes and refusal.reason.startswith("weights"):
+        return True
+    slo = request.slo
+    return slo is not None and slo.tpot_s is not None and times.decode_step_s(1, 1) > slo.tpot_s
+
+
+def _sized(case: _Case, settings: EngineSettings, times: Roofline, replicas: int) -> Candidate | Refusal:
+    """One number of replicas: demand, settings, estimate, and everything that must hold."""
+    size = settings.tensor_parallel_size
+    asked = _demand(case, settings, times, replicas)
+    if isinstance(asked, Refusal):
+        return asked
+    granted = settings_for_pool(
+        case.request.model, case.offer.gpu,
+        replace(settings, max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len),
+        engine=case.engine, version=case.version, format=case.served.format, kv_bytes=asked.kv_pool_bytes,
+        used_bytes=case.offer.used_bytes,
+    ).settings  # fmt: skip
+    estimate = judged(case.fleet, case.request, case.offer, granted, case.served, asked)
+    claim = max(max(rank.budget.value, rank.footprint_bytes) for rank in estimate.per_gpu)
+    capacity = estimate.per_gpu[0].capacity.value
+    room = floor(capacity * (1 - case.fleet.headroom)) - case.offer.used_bytes
+    weights = estimate.per_gpu[0].weights.bytes.value
+    if weights > room:
+        return case.refusal(size, _short("weights take", weights, room, case), weights - room)
+    if claim > room:
+        return case.refusal(size, _short("needs", claim, room, case), claim - room)
+    if not estimate.fits:
+        return case.refusal(size, f"{estimate.verdict}: {estimate.reason}")
+    if asked.slo_held is False:
+        return case.refusal(size, _slo_reason(asked, case.request))
+    return _candidate(case, granted, estimate, asked, times, replicas, claim)
+
+
+def _demand(case: _Case, settings: EngineSettings, times: Roofline, replicas: int) -> Demand | Refusal:
+    """What one replica must hold; the longest sequence grown to the pool where one percentile alone is known."""
+    request = case.request
+    sequence_bytes = reserved_bytes(
+        request.model, case.offer.gpu, settings, engine=case.engine, version=case.version
+    )  # fmt: skip
+    asked = demand(
+        request.model, request.traffic, times=times, sequence_bytes=sequence_bytes, slo=request.slo,
+        overflow=case.fleet.kv_overflow, replicas=replicas, adapters=request.adapters,
+    )  # fmt: skip
+    if not isinstance(asked, Demand):
+        return case.refusal(settings.tensor_parallel_size, asked.reason)
+    if not asked.max_model_len_is_minimum or not request.model.has_cache:
+        return asked
+    traffic = request.traffic
+    parts = (traffic.input_tokens, traffic.output_tokens, traffic.context_tokens)
+    known = sum(part.p95 or part.p50 or part.maximum or 0 for part in parts if part is not None)
+    length = longest_sequence(
+        asked.kv_pool_bytes, sequence_bytes, percentile=known, model_limit=request.model.max_model_len
+    )  # fmt: skip
+    length = max(length, asked.max_model_len)
+    longest = sequence_bytes(length)
+    return replace(
+        asked, max_model_len=length, kv_minimum_bytes=longest, kv_worst_case_bytes=longest * asked.max_num_seqs
+    )  # fmt: skip
+
+
+def judged(
+    fleet: Fleet,
+    request: ModelRequest,
+    offer: GpuOffer,
+    settings: EngineSettings,
+    served: ServedFormat,
+    asked: Demand | None,
+) -> Estimate:
+    """The estimate of one replica of `request` with these settings, alone on a card of `offer`."""
+    engine, version = find_engine(request.engine)
+    return estimate_memory(
+        request.model, offer.gpu, settings, engine=engine, version=version, format=served.format,
+        used_bytes=offer.used_bytes, demand=asked, model_path=served.model_path,
+    )  # fmt: skip
+
+
+def _candidate(
+    case: _Case,
+    granted: EngineSettings,
+    estimate: Estimate,
+    asked: Demand,
+    times: Roofline,
+    replicas: int,
+    claim: int,
+) -> Candidate:
+    step = times.decode_step_s(max(1.0, asked.mean_in_service), asked.kv_needed_tokens)
+    return Candidate(
+        request=case.number,
+        offer=case.offer_number,
+        format=case.choice.format,
+        checkpoint=case.served.model_path,
+        tensor_parallel_size=granted.tensor_parallel_size,
+        replicas=replicas,
+        claim_bytes=claim,
+        load_peak_bytes=max(rank.load_peak.value for rank in estimate.per_gpu),
+        busy=asked.busy * max(0.0, 1 - times.overhead_s / step) if step > 0 else asked.busy,
+        slack=max(0.0, asked.slack),
+        quality_rank=case.choice.rank - 1,
+        estimate=estimate,
+        demand=asked,
+        reason=case.choice.reason,
+    )
+
+
+def _short(verb: str, need: int, room: int, case: _Case) -> str:
+    share = f"{case.fleet.headroom:.0%}"
+    return (
+        f"{verb} {format_gib(need)}, {format_gib(room)} of {case.offer.gpu.name} are left after {share} headroom"
+    )
+
+
+def _slo_reason(asked: Demand, request: ModelRequest) -> str:
+    parts = []
+    for name, found, target in (
+        ("TTFT", asked.ttft_s, request.slo.ttft_s if request.slo else None),
+        ("TPOT", asked.tpot_s, request.slo.tpot_s if request.slo else None),
+    ):
+        if found and target is not None and found[1] > target:
+            parts.append(f"estimated {name} {format_seconds(found[1])} is above {format_seconds(target)}")
+    return "; ".join(parts) or "the SLO is not held"
+
+
+def all_ways(fleet: Fleet) -> tuple[Ways, ...]:
+    """`ways_of` every model; two requests for the same thing are sized once."""
+    return tuple(ways_of(fleet, number) for number in range(len(fleet.models)))
+
+
+def warnings_of(candidates: Sequence[Candidate], fleet: Fleet) -> tuple[str, ...]:
+    """What the chosen candidates' estimates and demands warn of, each once, with the model's name."""
+    found: dict[str, None] = {}
+    for candidate in candidates:
+        name = fleet.models[candidate.request].name
+        for warning in (*candidate.estimate.warnings, *candidate.demand.warnings):
+            found[f"{name}: {warning}"] = None
+        for adapter in fleet.models[candidate.request].adapters:
+            if not adapter.source:
+                found[
+                    f"{name}: adapter {adapter.name} has no source; its command loads the folder {adapter.name!r}"
+                ] = None
+    return tuple(found)

@@ -1,0 +1,51 @@
+"""The cards of a fleet as places: the pool's own, and as many of the shop's as any plan could use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor
+
+from cotenant.domain.fleet import Fleet, GpuOffer
+from cotenant.planning.problem import Candidate, Card
+
+
+def cards_of(
+    fleet: Fleet, ways: Sequence[Sequence[Candidate]], *, budget: float | None = None
+) -> tuple[Card, ...]:
+    """Every card that a plan may use, nodes numbered through all offers.
+
+    A shop is cut to what matters: never more cards than all models could sit on at once, nor than `budget`
+    (the cost of a plan already known) buys.
+    """
+    cards: list[Card] = []
+    node = pool_index = 0
+    for number, offer in enumerate(fleet.gpus):
+        count = offer.count if offer.count is not None else _useful(number, offer, ways, budget)
+        for position in range(count):
+            cards.append(
+                _card(number, offer, node + position // offer.node_size, position, pool_index, fleet.headroom)
+            )
+            pool_index += not offer.is_shop
+        node += -(-count // offer.node_size)
+    return tuple(cards)
+
+
+def _useful(number: int, offer: GpuOffer, ways: Sequence[Sequence[Candidate]], budget: float | None) -> int:
+    needed = sum(max((way.ranks for way in each if way.offer == number), default=0) for each in ways)
+    if budget is not None and offer.price_per_hour:
+        needed = min(needed, floor(budget / offer.price_per_hour + 1e-9))
+    return needed if offer.maximum is None else min(needed, offer.maximum)
+
+
+def _card(number: int, offer: GpuOffer, node: int, position: int, pool_index: int, headroom: float) -> Card:
+    capacity = offer.gpu.cuda_bytes.value
+    return Card(
+        offer=number,
+        node=node,
+        index=position % offer.node_size,
+        pool_index=None if offer.is_shop else pool_index,
+        capacity_bytes=capacity,
+        used_bytes=offer.used_bytes,
+        room_bytes=max(0, floor(capacity * (1 - headroom)) - offer.used_bytes),
+        price_per_hour=offer.price_per_hour,
+    )

@@ -1,0 +1,68 @@
+"""The usual sizing, to compare with: each model alone, FP16, its full context times 16 slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
+from cotenant.domain.plan import Naive
+from cotenant.units import format_bytes
+
+SLOTS = 16
+MOST_CARDS = 1024
+
+Usual = Callable[[ModelRequest, GpuOffer, int, int], Estimate]
+"""(request, offer, tensor parallel, pipeline parallel) -> the estimate at FP16, full context, 16 slots."""
+
+
+def usual_sizing(fleet: Fleet, usual: Usual, *, cards: int, cost_per_hour: float | None) -> Naive:
+    """What the usual sizing takes, and how many times the plan's `cards` and cost that is.
+
+    The cards are the fleet's largest type (capacity, then price); the number a model gets is the smallest power
+    of two that fits. Tensor parallel stops at the model's key-value heads, since beyond them each rank would
+    hold a copy of the cache; pipeline stages take over from there.
+    """
+    offer = max(fleet.gpus, key=lambda one: (one.gpu.cuda_bytes.value, -(one.price_per_hour or 0.0)))
+    counts: dict[str, int] = {}
+    lines: dict[str, str] = {}
+    for request in fleet.models:
+        number, estimate = _smallest(request, offer, usual)
+        counts[request.name] = number * request.min_replicas
+        lines[request.name] = _sentence(request, offer, number, estimate)
+    total = sum(counts.values())
+    cost = total * offer.price_per_hour if offer.price_per_hour is not None else None
+    return Naive(
+        gpu=offer.gpu.name,
+        cards=total,
+        cost_per_hour=cost,
+        cards_ratio=total / cards if cards else 0.0,
+        cost_ratio=cost / cost_per_hour if cost and cost_per_hour else None,
+        by_model=lines,
+    )
+
+
+def _smallest(request: ModelRequest, offer: GpuOffer, usual: Usual) -> tuple[int, Estimate]:
+    heads = max((group.kv_heads for group in request.model.layer_groups), default=1) or 1
+    number = 1
+    while True:
+        tensor = min(number, _largest_power_of_two(heads))
+        estimate = usual(request, offer, tensor, number // tensor)
+        fits = all(rank.footprint_bytes <= rank.capacity.value for rank in estimate.per_gpu)
+        if fits or number >= MOST_CARDS:
+            return number, estimate
+        number *= 2
+
+
+def _largest_power_of_two(limit: int) -> int:
+    return 1 << (limit.bit_length() - 1)
+
+
+def _sentence(request: ModelRequest, offer: GpuOffer, number: int, estimate: Estimate) -> str:
+    weights = sum(rank.weights.bytes.value for rank in estimate.per_gpu)
+    cache = sum(rank.kv_cache.bytes.value for rank in estimate.per_gpu)
+    context = request.model.max_model_len
+    return (
+        f"{number} x {offer.gpu.name}: {format_bytes(weights)} of FP16 weights and {format_bytes(cache)} of "
+        f"KV cache for {SLOTS} x {context:,} tokens"
+    )

@@ -1,0 +1,187 @@
+"""Where nothing fits: what each model lacks in the nearest plan, and what would make it fit, each tried.
+
+Host memory is never offered: swap is not capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cotenant.catalogue.gpus import all_gpus
+from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
+from cotenant.domain.plan import Shortfall
+from cotenant.domain.workload import Lengths, Traffic
+from cotenant.planning.problem import Loads, Refusal
+from cotenant.units import format_gib, format_percent, format_price
+
+if TYPE_CHECKING:
+    from cotenant.planning.solve import Solved
+
+Feasible = Callable[[Fleet], bool]
+_REMEDIES = 4  # a reader wants a way out, not a catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """A change of one wish, in words, with the fleet that it makes."""
+
+    words: str
+    fleet: Fleet
+
+
+def shortfalls_of(
+    fleet: Fleet, solved: Solved, feasible: Feasible, progress: Callable[[str], None]
+) -> tuple[Shortfall, ...]:
+    """One for every model without a place; remedies are tried on the whole fleet, cheapest thought first."""
+    missing = [number for number in range(len(fleet.models)) if number not in solved.placement.placed]
+    found = []
+    for number in missing:
+        short, reason = _lack(solved, number)
+        progress(f"looking for what would make {fleet.models[number].name} fit")
+        remedies = []
+        for remedy in _remedies(fleet, number):
+            if feasible(remedy.fleet):
+                remedies.append(remedy.words)
+            if len(remedies) >= _REMEDIES:
+                break
+        found.append(Shortfall(fleet.models[number].name, short, reason, tuple(remedies)))
+    return tuple(found)
+
+
+def _lack(solved: Solved, number: int) -> tuple[int, str]:
+    """(bytes that are missing on the best card, why): against what the nearest plan leaves free."""
+    ways = solved.ways[number]
+    if not ways.candidates:
+        return _from_refusals(solved.fleet, ways.refusals)
+    loads = Loads(solved.problem)
+    for assignment in solved.placement.assignments:
+        for cards in assignment.cards:
+            loads.add(assignment.candidate, cards)
+    best: tuple[int, str] | None = None
+    for candidate in ways.candidates:
+        name = solved.fleet.gpus[candidate.offer].gpu.name
+        free = [
+            loads.free_bytes(card)
+            for card, where in enumerate(solved.problem.cards)
+            if solved.problem.allows(candidate, where)
+        ]
+        room = sorted(free, reverse=True)[candidate.ranks - 1] if len(free) >= candidate.ranks else 0
+        short = max(0, candidate.claim_bytes - room)
+        words = (
+            f"{candidate.format} needs {format_gib(candidate.claim_bytes)} on {candidate.ranks} x {name}, "
+            f"{format_gib(max(0, room))} left after headroom beside the others"
+        )
+        if short == 0:
+            words += "; the room is there, but a pin or a wish to be apart is in the way"
+        if best is None or short < best[0]:
+            best = (short, words)
+    return best or (0, "no candidate")
+
+
+def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, str]:
+    """The refusal that came nearest: the smallest shortfall of bytes, else the first of any other kind."""
+    sized = [one for one in refusals if one.shortfall_bytes > 0]
+    if sized:
+        best = min(sized, key=lambda one: one.shortfall_bytes)
+        size = f" x {best.tensor_parallel_size}" if best.tensor_parallel_size > 1 else ""
+        return best.shortfall_bytes, f"{best.format}{size} {best.reason}"
+    tried = [one for one in refusals if one.tensor_parallel_size]
+    best = (tried or list(refusals))[0]
+    return 0, f"{best.format} on {fleet.gpus[best.offer].gpu.name}: {best.reason}"
+
+
+def _remedies(fleet: Fleet, number: int) -> Iterator[Remedy]:
+    """Changes to try: precision, fewer slots, shorter context, headroom, another card, a card more."""
+    request = fleet.models[number]
+    yield from _precisions(fleet, number, request)
+    yield from _slots(fleet, number, request)
+    yield from _contexts(fleet, number, request)
+    yield from _headrooms(fleet)
+    yield from _more_cards(fleet, number)
+
+
+def _with(fleet: Fleet, number: int, request: ModelRequest) -> Fleet:
+    models = (*fleet.models[:number], request, *fleet.models[number + 1 :])
+    return replace(fleet, models=models)
+
+
+def _precisions(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Remedy]:
+    for name in ("fp8", "awq-int4", "gptq-int4", "w4a16", "nvfp4", "mxfp4"):
+        known = name in request.checkpoints or name == "fp8"
+        if known and name not in request.formats:
+            yield Remedy(f"{request.name} in {name}", _with(fleet, number, replace(request, formats=(name,))))
+    if request.kv_cache_dtypes == ("auto",):
+        yield Remedy(
+            f"{request.name} with kv_cache_dtype fp8",
+            _with(fleet, number, replace(request, kv_cache_dtypes=("fp8",))),
+        )
+
+
+def _slots(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Remedy]:
+    traffic = request.traffic
+    for share in (0.75, 0.5, 0.25):
+        if traffic.concurrent is not None and traffic.concurrent > 1:
+            fewer = max(1, int(traffic.concurrent * share))
+            yield Remedy(
+                f"{request.name} with concurrent: {fewer} instead of {traffic.concurrent}",
+                _with(fleet, number, replace(request, traffic=replace(traffic, concurrent=fewer))),
+            )
+        elif traffic.requests_per_second is not None:
+            rate = traffic.requests_per_second * share
+            yield Remedy(
+                f"{request.name} at {rate:.3g} requests/s instead of {traffic.requests_per_second:g}",
+                _with(fleet, number, replace(request, traffic=replace(traffic, requests_per_second=rate))),
+            )
+
+
+def _contexts(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Remedy]:
+    for share in (0.5, 0.25):
+        shorter = _shortened(request.traffic, share)
+        if shorter != request.traffic:
+            yield Remedy(
+                f"{request.name} with requests {format_percent(share)} as long",
+                _with(fleet, number, replace(request, traffic=shorter)),
+            )
+
+
+def _shortened(traffic: Traffic, share: float) -> Traffic:
+    def cut(lengths: Lengths | None) -> Lengths | None:
+        if lengths is None:
+            return None
+        parts = [
+            None if part is None else max(1, int(part * share))
+            for part in (lengths.p50, lengths.p95, lengths.maximum)
+        ]
+        return Lengths(*parts)
+
+    return replace(traffic, input_tokens=cut(traffic.input_tokens), context_tokens=cut(traffic.context_tokens))
+
+
+def _headrooms(fleet: Fleet) -> Iterator[Remedy]:
+    for headroom in (0.10, 0.08, 0.05):
+        if headroom < fleet.headroom - 1e-9:
+            yield Remedy(f"a headroom of {format_percent(headroom)}", replace(fleet, headroom=headroom))
+
+
+def _more_cards(fleet: Fleet, number: int) -> Iterator[Remedy]:
+    """One card more of a type that is there (the deployment split), or the smallest other type that does."""
+    for place, offer in enumerate(fleet.gpus):
+        if offer.count is not None:
+            more = replace(offer, count=offer.count + 1)
+            gpus = (*fleet.gpus[:place], more, *fleet.gpus[place + 1 :])
+            yield Remedy(f"one more {offer.gpu.name} (split the deployment)", replace(fleet, gpus=gpus))
+    owned = {offer.gpu.name for offer in fleet.gpus}
+    cards = [gpu for gpu in all_gpus() if gpu.vendor == "NVIDIA" and gpu.name not in owned and gpu.cuda_measured]
+    needed = fleet.models[number].model.num_parameters // 2
+    for gpu in sorted(cards, key=lambda one: (one.cuda_bytes.value, one.name)):
+        if gpu.cuda_bytes.value < needed or gpu.price_per_hour is None:
+            continue
+        added = GpuOffer(gpu=gpu, count=1, price_per_hour=gpu.price_per_hour if _priced(fleet) else None)
+        price = f" ({format_price(gpu.price_per_hour)})"
+        yield Remedy(f"one {gpu.name}{price} beside what is there", replace(fleet, gpus=(*fleet.gpus, added)))
+
+
+def _priced(fleet: Fleet) -> bool:
+    return any(offer.price_per_hour is not None for offer in fleet.gpus)

@@ -1,0 +1,208 @@
+"""From a fleet to a checked plan: ways, cards, greedy, exact, reasons, check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from cotenant.domain.demand import Demand
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.plan import Plan, ReplicaPlan, Shortfall
+from cotenant.engines import find_engine
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.served_format import served_format
+from cotenant.planning.assembly import Reason, assemble
+from cotenant.planning.candidates import Ways, all_ways, warnings_of
+from cotenant.planning.cards import cards_of
+from cotenant.planning.check import check_plan
+from cotenant.planning.contention import contention_warnings
+from cotenant.planning.greedy import place_greedily
+from cotenant.planning.naive import SLOTS, usual_sizing
+from cotenant.planning.nearest import shortfalls_of
+from cotenant.planning.packing import place_exactly
+from cotenant.planning.problem import Candidate, Placement, Problem
+from cotenant.planning.why import reasons_of
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A fleet with everything that was found on the way to its placement.
+
+    `calm` is the placement in which every SLO also holds beside busy neighbours, where there is one.
+    """
+
+    fleet: Fleet
+    ways: tuple[Ways, ...]
+    problem: Problem
+    placement: Placement
+    calm: Placement | None
+    feasible: bool
+
+
+def plan_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Plan:
+    """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls."""
+    progress("sizing candidates")
+    solved = solve(fleet, progress=progress)
+    progress("writing down the reasons")
+    shortfalls = () if solved.feasible else shortfalls_of(fleet, solved, _feasible, progress)
+    plan = _plan(solved, shortfalls)
+    check_plan(plan, fleet, reestimate(fleet))
+    return plan
+
+
+def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
+    """The placement of a fleet: of all its models where they fit, of as many as possible where they do not.
+
+    SLOs are held against each model alone. Of placements that cost the same, one in which they also hold beside
+    busy neighbours is taken; where that would cost more, the plan warns and says how much.
+    """
+    ways = all_ways(fleet)
+    problem = problem_of(fleet, ways)
+    progress("packing")
+    strict = place_exactly(problem)
+    relaxed = replace(problem, contention=False)
+    if strict is not None and strict.proven and not _tight(strict):
+        cheapest = strict
+    else:
+        cheapest = place_exactly(relaxed) or strict  # type: ignore[assignment]
+    if cheapest is None:
+        most = place_exactly(relaxed, optional=True) or Placement((), 0.0, 0.0, None, proven=False)
+        return Solved(fleet, ways, relaxed, most, None, feasible=False)
+    if strict is not None and strict.objective_value <= cheapest.objective_value + 1e-6:
+        bound = min(cheapest.lower_bound, strict.objective_value)
+        strict = replace(strict, lower_bound=bound, gap=cheapest.gap, proven=cheapest.proven)
+        return Solved(fleet, ways, problem, strict, strict, feasible=True)
+    return Solved(fleet, ways, relaxed, cheapest, strict, feasible=True)
+
+
+def _tight(placement: Placement) -> bool:
+    """Whether contention could have made it dearer: any SLO at all."""
+    return any(assignment.candidate.slack != inf for assignment in placement.assignments)
+
+
+def _feasible(fleet: Fleet) -> bool:
+    """Whether every model of the fleet finds a place."""
+    ways = all_ways(fleet)
+    problem = replace(problem_of(fleet, ways), contention=False)
+    return all(problem.candidates) and place_exactly(problem) is not None
+
+
+def problem_of(fleet: Fleet, ways: Sequence[Ways]) -> Problem:
+    """Candidates, cards and wishes; the shop cut to what the greedy plan's cost buys."""
+    candidates = tuple(each.candidates for each in ways)
+    index = {request.name: number for number, request in enumerate(fleet.models)}
+    problem = Problem(
+        names=tuple(request.name for request in fleet.models),
+        candidates=candidates,
+        cards=cards_of(fleet, candidates),
+        apart=frozenset(
+            frozenset((number, index[other]))
+            for number, request in enumerate(fleet.models)
+            for other in request.apart_from
+            if other in index
+        ),
+        alone=frozenset(
+            number for number, request in enumerate(fleet.models) if "co-resident" not in request.sharing
+        ),
+        pins={
+            number: frozenset(request.pin_gpus) for number, request in enumerate(fleet.models) if request.pin_gpus
+        },
+        objective=fleet.objective,
+    )
+    greedy = place_greedily(problem)
+    if not problem.priced or len(greedy.placed) < len(fleet.models):
+        return problem
+    return replace(problem, cards=cards_of(fleet, candidates, budget=greedy.objective_value))
+
+
+def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
+    fleet, problem, placement = solved.fleet, solved.problem, solved.placement
+    reasons: Mapping[int, Reason] = reasons_of(fleet, problem, placement, solved.ways, whole=solved.feasible)
+    replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons)
+    chosen = [assignment.candidate for assignment in placement.assignments]
+    priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
+    cost = sum(gpu.price_per_hour or 0.0 for gpu in gpus) if priced else None
+    return Plan(
+        feasible=solved.feasible,
+        replicas=replicas,
+        gpus=gpus,
+        cost_per_hour=cost,
+        objective_value=placement.objective_value,
+        lower_bound=placement.lower_bound,
+        gap=placement.gap,
+        deterministic=True,
+        headroom=fleet.headroom,
+        naive=usual_sizing(fleet, _usual(fleet), cards=len(gpus), cost_per_hour=cost) if solved.feasible else None,
+        shortfalls=shortfalls,
+        warnings=(*contention_warnings(solved), *warnings_of(chosen, fleet)),
+        input_hash=fleet.input_hash,
+    )
+
+
+def command_of(fleet: Fleet) -> Callable[[ModelRequest, Candidate, int], tuple[str, ...]]:
+    """The engine's argument vector for a candidate, from its typed settings."""
+
+    def command(request: ModelRequest, candidate: Candidate, port: int) -> tuple[str, ...]:
+        engine, version = find_engine(request.engine)
+        gpu = fleet.gpus[candidate.offer].gpu
+        loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
+        served = served_format(loaded, candidate.format, gpu, engine=engine, version=version)
+        return engine.arguments(
+            candidate.estimate.settings, version=version, model_path=candidate.checkpoint, port=port,
+            quantization=served.format.engine_flag, served_name=request.name, adapters=request.adapters,
+        )  # fmt: skip
+
+    return command
+
+
+def reestimate(fleet: Fleet) -> Callable[[ModelRequest, ReplicaPlan], Estimate]:
+    """A fresh estimate of a planned replica, from what the plan says of it alone."""
+
+    def fresh(request: ModelRequest, replica: ReplicaPlan) -> Estimate:
+        engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
+        offer = fleet.gpus[replica.devices[0].offer]
+        loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
+        served = served_format(loaded, replica.quantization, offer.gpu, engine=engine, version=version)
+        return estimate_memory(
+            request.model, offer.gpu, replica.settings, engine=engine, version=version, format=served.format,
+            used_bytes=offer.used_bytes, model_path=replica.checkpoint,
+        )  # fmt: skip
+
+    return fresh
+
+
+def _usual(fleet: Fleet) -> Callable[[ModelRequest, GpuOffer, int, int], Estimate]:
+    """The estimate of the usual sizing: 16 bits, the model's whole context times 16 slots."""
+
+    def usual(request: ModelRequest, offer: GpuOffer, tensor: int, pipeline: int) -> Estimate:
+        engine, version = find_engine(request.engine)
+        model = request.model if not request.model.quantization else replace(request.model, stored_bytes=None)
+        length = request.model.max_model_len
+        slots = Demand(
+            max_model_len=length, max_model_len_is_minimum=False, refused_share=0.0, max_num_seqs=SLOTS,
+            mean_in_service=SLOTS, in_service_p999=SLOTS, kv_needed_tokens=length * SLOTS, kv_needed_bytes=0,
+            kv_minimum_bytes=0, kv_worst_case_bytes=0, overflow=fleet.kv_overflow, busy=1.0,
+        )  # fmt: skip
+        settings = EngineSettings(
+            tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, max_model_len=length, max_num_seqs=SLOTS
+        )  # fmt: skip
+        from cotenant.catalogue.quantization import find_format
+        from cotenant.estimation.kv_cache import cache_layout
+
+        resolved = engine.resolve(model, offer.gpu, settings, version)
+        layout = cache_layout(model, resolved, engine.rules(version).cache)
+        pool = (
+            SLOTS * layout.sequence_bytes(length, resolved.max_num_batched_tokens or 1) if layout.groups else None
+        )
+        return estimate_memory(
+            model, offer.gpu, replace(settings, kv_cache_memory_bytes=pool), engine=engine, version=version,
+            format=find_format("fp16" if model.dtype in ("fp16", "float16") else "bf16"), demand=slots,
+        )  # fmt: skip
+
+    return usual
