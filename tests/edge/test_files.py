@@ -10,7 +10,7 @@ from math import prod
 import pytest
 
 from cotenant.domain.model import AttentionKind
-from cotenant.edge.files import MAX_CONFIG_BYTES, load_path, read_text
+from cotenant.edge.files import MAX_CONFIG_BYTES, load_path
 from cotenant.errors import FormatError, InputError, UnknownArchitectureError, UnknownModelError
 
 CONFIG = {
@@ -276,15 +276,3 @@ def test_an_index_cannot_lead_out_of_its_folder(folder):
     (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../secret.safetensors"}}')
     with pytest.raises(FormatError, match=r"not a \.safetensors file beside it"):
         load_path(folder)
-
-
-def test_text_files_are_bounded(tmp_path):
-    (tmp_path / "fleet.yaml").write_text("\ufeffgpus: []")
-    assert read_text(tmp_path / "fleet.yaml") == "gpus: []"
-    with pytest.raises(FormatError, match="above 3"):
-        read_text(tmp_path / "fleet.yaml", limit_bytes=3)
-    with pytest.raises(InputError, match="no file"):
-        read_text(tmp_path / "missing.yaml")
-    (tmp_path / "latin.yaml").write_bytes(b"caf\xe9")
-    with pytest.raises(FormatError, match="not UTF-8"):
-        read_text(tmp_path / "latin.yaml")

@@ -55,21 +55,6 @@ def load_path(path: str | Path, *, name: str = "") -> LoadedModel:
     raise FormatError(f"{found.name} is no model file that is understood", hint=_RAW_HINT, path=str(found))
 
 
-def read_text(path: str | Path, *, limit_bytes: int = MAX_CONFIG_BYTES) -> str:
-    """A text file that the user names, of at most `limit_bytes`, in UTF-8.
-
-    Raises InputError when it cannot be opened, FormatError when it is too long, no text, or no regular file.
-    """
-    try:
-        found = _existing(Path(path))
-    except UnknownModelError:
-        raise InputError(f"no file {str(path)!r}", path=str(path)) from None
-    try:
-        return _read_small(found, limit_bytes).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{found.name} is not UTF-8 text (byte {error.start})", path=str(path)) from None
-
-
 def _existing(path: Path) -> Path:
     """The absolute path, once something stands there. Symlinks keep their own names: in the hub's cache those say
     what the file is, and the file behind them is named after its hash."""
