@@ -61,7 +61,7 @@ def test_the_trio_means_what_it_says() -> None:
     assert (fleet.headroom, fleet.kv_overflow) == (0.12, 0.01)
     assert fleet.objective == ("cost", "headroom", "quality")
     chat, code, triage = fleet.models
-    assert chat.model.name == "meta-llama/Llama-3.1-70B-Instruct"
+    assert chat.model.name == chat.model_id == "meta-llama/Llama-3.1-70B-Instruct"
     assert chat.formats == ("fp8", "awq-int4")
     assert chat.checkpoints == {"awq-int4": "known/awq"}
     assert chat.traffic.requests_per_second == 0.4
@@ -303,6 +303,13 @@ def test_the_page_on_fleet_files_has_every_key() -> None:
     for part in (schema, *schema["$defs"].values()):
         for key in part["properties"]:
             assert f"`{key}`" in page or f".{key}`" in page, key
+
+
+def test_the_published_schema_is_ours() -> None:
+    """Regenerate with: python -c "import json; from cotenant.readers.fleet import fleet_json_schema as s;
+    print(json.dumps(s(), indent=2))" > docs/fleet.schema.json"""
+    published = json.loads((EXAMPLES.parent / "docs" / "fleet.schema.json").read_text())
+    assert published == fleet_json_schema()
 
 
 BOMBS = {
