@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ _STYLES = (
     ("Maximum concurrency", "0.12.0"),
     ("Model loading took", "0.10.0"),
 )
+_V0_LINES = ("model weights take", "PyTorch activation peak memory takes")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 
 
@@ -94,9 +95,11 @@ def _engine(row: Row) -> Any:
     if row["engine"] != "vllm":
         raise UnsupportedError(f"{row['engine']} is planned but not built yet")
     text = row["engine_version"]
+    lines = "\n".join(row.get("raw") or ())
+    if text and any(mark in lines for mark in _V0_LINES) and text.startswith(("0.8", "0.9")):
+        return find_engine("vllm@0.7.3")  # VLLM_USE_V1=0
     if text:
         return find_engine(f"vllm@{text.split(' or ')[0].lstrip('~')}")
-    lines = "\n".join(row.get("raw") or ())
     for mark, version in _STYLES:
         if mark in lines:
             return find_engine(f"vllm@{version}")
@@ -111,7 +114,11 @@ def _read_model(path: Path, name: str) -> ModelSpec:
 def _model(configs: Path, row: Row) -> ModelSpec:
     if not row.get("config_file"):
         raise UnsupportedError("no config belongs to this record")
-    return _read_model(configs / row["config_file"], row["model"] or row["config_file"])
+    model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
+    length = row["max_model_len"] or 0
+    if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
+        return replace(model, max_model_len=length)
+    return model
 
 
 def _gpu(row: Row) -> GpuSpec | None:
@@ -137,8 +144,6 @@ def _gpu(row: Row) -> GpuSpec | None:
 
 
 def _replaced(base: GpuSpec, name: str, cuda: Interval, driver: Interval) -> GpuSpec:
-    from dataclasses import replace
-
     return replace(base, name=name, cuda_bytes=cuda, driver_bytes=driver, cuda_measured=cuda.is_exact)
 
 
@@ -159,8 +164,6 @@ def _any_card() -> GpuSpec:
 
 def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
     length = row["max_model_len"]
-    if length is not None and length > model.max_model_len:
-        raise UnsupportedError(f"max_model_len {length} above the model's {model.max_model_len}")
     lora = row.get("adapters") or {}
     slots = None
     if row.get("lora") or lora.get("max_lora_rank"):
@@ -192,12 +195,16 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
         return find_format(own) if own else find_format("bf16")
     if text == "fp8" and model.quantization == "fp8-block":
         return find_format("fp8-block")
+    if "8bit" in name or "int8" in name:
+        return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
     for mark, chosen in (
         ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"), ("gptq", "gptq-int4"),
         ("bitsandbytes", "bnb-nf4"), ("auto_round", "gptq-int4"), ("w4a16", "w4a16"), ("fp8", "fp8"),
     ):  # fmt: skip
         if mark in text:
             return find_format(chosen)
+    if "8bit" in name or "int8" in name:
+        return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
     for mark, chosen in (
         ("nvfp4", "nvfp4"),
         ("int4", "w4a16"),

@@ -63,6 +63,7 @@ class ProfileRules:
     """
 
     logit_bytes: float
+    logit_bytes_low: float  # where another sampler may be installed
     logit_bytes_small: float  # with fewer rows than `small_rows`
     small_rows: int = 0
     compiled: bool = True
@@ -88,6 +89,16 @@ class RuntimeRules:
     start_check: bool
     graph_modes: int
     largest_graph: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertPadding:
+    """What a kernel rounds the sides of expert matrices up to: the experts' inner width, the hidden width, or
+    whatever side is the input."""
+
+    inner: int = 1
+    hidden: int = 1
+    inputs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +137,11 @@ class EngineRules(Protocol):
     def oldest(self) -> Version:
         """The oldest version that the rules cover."""
 
-    def rules(self, version: Version) -> MemoryRules:
-        """The rules of that version: always the same object for the same rules."""
+    def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
+        """The rules of that version (on that card, where they differ): the same object for the same rules."""
+
+    def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
+        """How its kernels for that format pad expert matrices on that card; None: not at all."""
 
     def resolve(
         self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version

@@ -22,7 +22,15 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.workload import Adapter
-from cotenant.engines.rules import CacheRules, Capacity, MemoryRules, Printed, ProfileRules, RuntimeRules
+from cotenant.engines.rules import (
+    CacheRules,
+    Capacity,
+    ExpertPadding,
+    MemoryRules,
+    Printed,
+    ProfileRules,
+    RuntimeRules,
+)
 from cotenant.errors import UnsupportedError
 from cotenant.units import GIB
 
@@ -48,15 +56,25 @@ class Vllm:
     newest: Version = NEWEST
     oldest: Version = OLDEST
 
-    def rules(self, version: Version) -> MemoryRules:
-        """Memory rules of a version; the same object for the same release number."""
-        return _rules(_short(version))
+    def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
+        """Memory rules of a version; the same object for the same release number and generation."""
+        return _rules(_release(version, gpu))
+
+    def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
+        """MXFP4 experts (model_executor/layers/quantization/mxfp4.py): Blackwell's kernel pads both sides to 256,
+        Hopper's swizzled layout the packed inputs to 256, Marlin the inner width to 128 and the hidden to 256."""
+        if format_name != "mxfp4" or gpu.vendor.lower() != "nvidia":
+            return None
+        capability = gpu.compute_capability or (8, 0)
+        if capability[0] == 10:
+            return ExpertPadding(inner=256, hidden=256)
+        return ExpertPadding(inputs=256) if capability[0] == 9 else ExpertPadding(inner=128, hidden=256)
 
     def resolve(
         self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
     ) -> EngineSettings:
         """Defaults of `vllm serve` of that version on that card. Raises UnsupportedError where it refuses."""
-        release = _short(version)
+        release = _release(version, gpu)
         _refuse(model, settings, release)
         length = settings.max_model_len or model.max_model_len
         tokens, seqs = _batch_defaults(model, gpu, length, release, settings.adapters is not None)
@@ -108,6 +126,16 @@ class Vllm:
 VLLM = Vllm()
 
 _Release = tuple[int, ...]
+_LAST_V0 = (0, 7, 3)
+
+
+def _release(version: Version, gpu: GpuSpec | None) -> _Release:
+    """The release whose rules count: cards before Ampere stayed on V0 until 0.10.1 (engine/arg_utils.py,
+    _is_v1_supported_oracle)."""
+    release = _short(version)
+    if gpu is not None and (0, 8) <= release < (0, 10, 1) and (gpu.compute_capability or (8, 0)) < (8, 0):
+        return _LAST_V0
+    return release
 
 
 def _short(version: Version) -> _Release:
@@ -141,12 +169,16 @@ def _cache_rules(release: _Release) -> CacheRules:
 
 
 def _profile_rules(release: _Release) -> ProfileRules:
-    """The Triton kernel replaced the sort in 0.16; FlashInfer samples by default since 0.21, same peak."""
-    in_place = release >= (0, 16)
+    """0.8 to 0.11 sampled with FlashInfer where it was installed, as it is in the official image of 0.9.1 on and a
+    requirement since 0.11.1; 0.12 made it an opt-in, so the sort came back until the Triton kernel of 0.16;
+    FlashInfer is the default again since 0.21, and the native draw that is warmed after it has the same peak."""
+    triton, maybe = release >= (0, 16), (0, 9, 1) <= release < (0, 11, 1)
+    in_place = triton or (0, 11, 1) <= release < (0, 12)
     return ProfileRules(
         logit_bytes=_IN_PLACE if in_place else _SORTING,
+        logit_bytes_low=_IN_PLACE if in_place or maybe else _SORTING,
         logit_bytes_small=_SORTING,
-        small_rows=_TRITON_ROWS if in_place else 0,
+        small_rows=_TRITON_ROWS if triton else 0,
         compiled=release >= (0, 8),
         moe_chunk_tokens=32768 if release >= (0, 6) else 65536,
         latent_workspace_tokens=65536 if release >= (0, 9) else 0,

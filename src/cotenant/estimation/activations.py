@@ -69,7 +69,10 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
         if sampler > layer
         else f"{tokens:,} tokens in the widest layer"
     )
-    return _with_doubts(model, peak, sampler > layer, what)
+    least = peak
+    if sampler > layer and rules.logit_bytes_low < rules.logit_bytes:
+        least = round(max(layer, sampler * rules.logit_bytes_low / rules.logit_bytes))
+    return _with_doubts(model, peak, least, sampler > layer, what)
 
 
 def _sampler_bytes(model: ModelSpec, rows: int, tokens: int, rules: ProfileRules) -> float:
@@ -102,12 +105,12 @@ def _latent_elements(widths: LayerWidths, settings: EngineSettings, rules: Profi
     return tokens * widths.latent_up
 
 
-def _with_doubts(model: ModelSpec, peak: int, sampled: bool, what: str) -> Term:
+def _with_doubts(model: ModelSpec, peak: int, least: int, sampled: bool, what: str) -> Term:
     """The 90 % interval. What is counted tensor by tensor is known to about a tenth; experts and recurrent
     mixers keep workspaces that vary by kernel, and a vision tower is profiled with images whose number and
     size the model's processor decides."""
     loose = not sampled and (model.num_experts or _has_state(model))
-    low, high = (peak // 2, peak * 2 + 300 * MIB) if loose else (peak * 85 // 100, peak * 115 // 100 + 150 * MIB)
+    low, high = (least // 2, peak * 2 + 300 * MIB) if loose else (least * 85 // 100, peak * 115 // 100 + 150 * MIB)
     value = peak
     why = f"profile run: {what}"
     if set(model.modalities) - {"text"}:

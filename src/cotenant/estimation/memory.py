@@ -76,15 +76,17 @@ def replica_memory(
 ) -> ReplicaMemory:
     """Terms and room of every stage. Raises UnsupportedError for what the engine refuses."""
     resolved = engine.resolve(model, gpu, settings, version)
-    rules = engine.rules(version)
+    rules = engine.rules(version, gpu)
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
     layout = cache_layout(model, resolved, rules.cache)
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
+    padding = engine.expert_padding(format.name, gpu)
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
         dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
+        padding=padding,
     )  # fmt: skip
-    raw = stage_weights(model, format, ranks, stages, resolved.dtype)
+    raw = stage_weights(model, format, ranks, stages, resolved.dtype, padding)
     shared = runtime(model, resolved, rules.runtime)
     budget = engine.budget(capacity, resolved)
     charged = used_bytes if rules.runtime.others_in_budget else 0

@@ -17,6 +17,7 @@ from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
 from cotenant.domain.quantization import QuantizationFormat
+from cotenant.engines.rules import ExpertPadding
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
@@ -57,11 +58,12 @@ def weights_per_rank(
     dtype: str = "auto",
     adapters: AdapterSlots | None = None,
     adapters_on_vocabulary: bool = True,
+    padding: ExpertPadding | None = None,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
     rank instead of a slice of each, which leaves its bytes the same. Raises UnsupportedError for a format without
     rules."""
-    key = (tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary)
+    key = (tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding)
     return _TERMS.get((model, format), key, lambda: _terms(model, format, *key))
 
 
@@ -73,8 +75,9 @@ def _terms(
     dtype: str,
     adapters: AdapterSlots | None,
     adapters_on_vocabulary: bool,
+    padding: ExpertPadding | None,
 ) -> tuple[Term, ...]:
-    stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype)
+    stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding)
     terms = []
     for number, stage in enumerate(stages):
         extra = 0
@@ -93,10 +96,11 @@ def stage_weights(
     ranks: int,
     stages: int,
     dtype: str,
+    padding: ExpertPadding | None = None,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype)
-    return _CACHE.get((model, format), key, lambda: _stage_weights(model, format, ranks, stages, dtype))
+    key = (ranks, stages, dtype, padding)
+    return _CACHE.get((model, format), key, lambda: _stage_weights(model, format, *key))
 
 
 def checkpoint_bytes(model: ModelSpec, format: QuantizationFormat, dtype: str = "auto") -> int:  # noqa: A002
@@ -124,6 +128,7 @@ def _stage_weights(
     ranks: int,
     stages: int,
     dtype: str,
+    padding: ExpertPadding | None,
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
@@ -137,7 +142,8 @@ def _stage_weights(
             if copies == 0:
                 continue
             own = group.dtype or (model.dtype if dtype == "auto" else dtype)
-            size = stored_bytes(group.shape, format.storage.get(group.role), own) * rank_share(group, ranks)
+            shape = group.shape if padding is None else _padded(group, padding, ranks)
+            size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, ranks)
             if len(group.shape) < 2:
                 rest += copies * size * scale
                 continue
@@ -156,6 +162,22 @@ def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[fl
         return 1.0, spread
     ours = sum(_group_bytes(model, format, group, dtype) for group in model.parameters)
     return (model.stored_bytes / ours, _STORED) if ours else (1.0, spread)
+
+
+def _padded(group: ParameterGroup, padding: ExpertPadding, ranks: int) -> tuple[int, ...]:
+    """The shape as the kernel holds it; the inner width is padded after it was split over ranks."""
+    if group.role is not Role.EXPERT or len(group.shape) < 3:
+        return group.shape
+    *many, outputs, inputs = group.shape
+    down = group.name.endswith("down_proj")
+    inner, hidden = (inputs, outputs) if down else (outputs, inputs)
+    inner = _up(inner / ranks, max(padding.inner, padding.inputs if down else 1)) * ranks
+    hidden = _up(hidden, max(padding.hidden, 1 if down else padding.inputs))
+    return (*many, hidden, inner) if down else (*many, inner, hidden)
+
+
+def _up(size: float, multiple: int) -> int:
+    return ceil(size / multiple) * multiple
 
 
 def _merged(name: str) -> str:
