@@ -87,6 +87,7 @@ def kernel(engine: str, format: str, gpu: GpuSpec, version: Version | None = Non
     return min(rows, key=lambda row: _FASTEST.index(row.speed), default=None)
 
 
+@lru_cache(maxsize=512)
 def quality(format: str, task: str = "") -> tuple[QualityFigure, ...]:  # noqa: A002
     """The published losses of `format`, of one task or ("") of all."""
     return tuple(figure for figure in _quality() if figure.format == format and task in ("", figure.task))

@@ -45,7 +45,8 @@ def evidence(name: str, *, task: str, max_loss_percent: float, model: ModelSpec 
     if own:
         worst = max(own, key=_loss)
         return Evidence(_loss(worst) <= max_loss_percent, worst, True, True, _quoted(worst))
-    like = [figure for figure in figures if _like_size(figure, model)] or figures
+    ours = _billions(model)
+    like = [figure for figure in figures if _like_size(figure, ours)] or figures
     worst, middle = max(like, key=_loss), median(map(_loss, like))
     passes = True if _loss(worst) <= max_loss_percent else (False if middle > max_loss_percent else None)
     return Evidence(passes, worst, True, False, _of_others(like, worst, middle))
@@ -83,11 +84,14 @@ def _same_model(figure: QualityFigure, model: ModelSpec | None) -> bool:
     return model is not None and figure.model.lower() == model.name.rsplit("/", 1)[-1].lower()
 
 
-def _like_size(figure: QualityFigure, model: ModelSpec | None) -> bool:
-    if model is None:
-        return False
-    theirs, ours = _size(figure.model), model.num_parameters / 1e9 or _size(model.name)
+def _like_size(figure: QualityFigure, ours: float) -> bool:
+    theirs = _size(figure.model)
     return bool(theirs and ours) and _LIKE[0] <= theirs / ours <= _LIKE[1]
+
+
+def _billions(model: ModelSpec | None) -> float:
+    """Billions of parameters, counted or as the name says; 0 where neither is known."""
+    return 0.0 if model is None else model.num_parameters / 1e9 or _size(model.name)
 
 
 def _size(name: str) -> float:
