@@ -221,15 +221,11 @@ def _is_own(row: PrecisionChoice, case: _Case) -> bool:
 def _headline(name: str, case: _Case) -> str:
     if name in ("fp8", "fp8-block") and case.gpu.has_native("fp8"):
         return "FP8 first where the card has it: half the bytes"
-    if name == "awq-int4":
-        return f"a quarter of the bytes, for {case.task}"
-    if name == "gptq-int4":
-        return "a quarter of the bytes"
     if name.startswith("gguf"):
         return f"GGUF is what {case.engine} runs"
     if name.startswith("mixed"):
         return "between FP8 and INT4 in bytes and quality"
-    return "fewer bytes than 16 bits"
+    return "about a quarter of the bytes" if name in _FOUR_BIT else "half the bytes"
 
 
 def _runs(row: PrecisionChoice) -> str:
