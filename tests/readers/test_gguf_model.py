@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.catalogue.models import find_entry
 from cotenant.domain.model import AttentionKind, Role, Split, Stage
 from cotenant.errors import CotenantError, FormatError, UnknownArchitectureError
 from cotenant.readers.ggml_types import GGML_TYPES
 from cotenant.readers.gguf import GgufHeader
 from cotenant.readers.gguf_layers import KNOWN
 from cotenant.readers.gguf_model import gguf_model
+from cotenant.readers.model_config import read_model_config
 from cotenant.readers.tensors import TensorInfo
 
 BY_NAME = {kind.name: kind for kind in GGML_TYPES.values()}
@@ -460,3 +462,31 @@ def test_any_keys_give_a_model_or_a_refusal(arch, changes, missing):
     with contextlib.suppress(CotenantError):
         model = gguf_model(header(arch, keys, tensors), "m")
         assert model.num_parameters + model.num_draft_parameters == 8 * 64 + 3 * (64 * 64 + 4)
+
+
+AS_CONFIG = {
+    llama_8b: "meta-llama/Llama-3.1-8B-Instruct",
+    mixtral: "mistralai/Mixtral-8x7B-Instruct-v0.1",
+    qwen2_half_b: "Qwen/Qwen2.5-0.5B-Instruct",
+    qwen3_moe: "Qwen/Qwen3-30B-A3B",
+    gemma2_2b: "google/gemma-2-2b-it",
+    gemma3_1b: "google/gemma-3-1b-it",
+    gpt_oss_20b: "openai/gpt-oss-20b",
+    deepseek_v2_lite: "deepseek-ai/DeepSeek-V2-Lite-Chat",
+}
+
+
+@pytest.mark.parametrize("build", AS_CONFIG, ids=lambda build: build.__name__)
+def test_a_gguf_file_and_a_config_describe_the_same_model(build):
+    """Two readers that share no rule agree on caches, and on parameters by role and by how they are split."""
+    entry = find_entry(AS_CONFIG[build])
+    from_file, from_config = gguf_model(build(), "m"), read_model_config(entry.config, name="m")
+    assert set(from_file.layer_groups) == set(from_config.layer_groups)
+    assert _by_role(from_file) == _by_role(from_config)
+
+
+def _by_role(model) -> dict:
+    found = {}
+    for group in model.parameters:
+        found[group.role, group.split] = found.get((group.role, group.split), 0) + group.elements
+    return {key: count for key, count in found.items() if count}

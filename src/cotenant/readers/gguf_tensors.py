@@ -26,7 +26,7 @@ _ROLES: tuple[tuple[str, Role], ...] = (  # the first that matches, by the name 
     (r"ssm_|shortconv", Role.STATE),
     (r"attn_", Role.ATTENTION),
 )  # fmt: skip
-_ROW_PARALLEL = re.compile(r"(attn_output|attn_out|ffn_down(_shexp)?|ssm_out)\.bias$")
+_ROW_PARALLEL = re.compile(r"(attn_output|attn_out|ffn_down(_shexp|_exps)?|ssm_out)\.bias$")
 _WHOLE = re.compile(r"attn_(q_a|kv_a_mqa)|attn_rel")
 
 
