@@ -1,7 +1,8 @@
 """What each block of a GGUF model keeps of the past: the rules of llama.cpp, by architecture.
 
 Source: ``load_arch_hparams`` of each architecture and src/llama-hparams.cpp in
-https://github.com/ggml-org/llama.cpp (read at 00342301, 01b77b57 and, for gemma4 and qwen35, of 2026). What a file
+https://github.com/ggml-org/llama.cpp (read at 00342301, 01b77b57 and, for gemma4, qwen35, mimo2 and
+minimax-m2, of 2026). What a file
 states for itself (``attention.sliding_window_pattern``, per-layer head counts) goes before an architecture's rule.
 """
 
@@ -39,6 +40,7 @@ WINDOWS = MappingProxyType(
         "gemma3n": WindowRule(5),
         "gemma4": WindowRule(None),
         "gpt-oss": WindowRule(2),
+        "mimo2": WindowRule(None),
         "cohere2": WindowRule(4),
         "olmo2": WindowRule(4, optional=True),
         "exaone4": WindowRule(4, 4096, only_layers=64),
@@ -51,16 +53,16 @@ FULL = frozenset(
     """
     llama mistral3 deci qwen qwen2 qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe phi2 phi3 phimoe gemma
     starcoder starcoder2 granite granitemoe command-r olmo olmoe glm4 chatglm glm4moe stablelm internlm2 exaone
-    falcon gpt2
-    gptneox baichuan minicpm smollm3 nemotron seed_oss ernie4_5 ernie4_5-moe dots1 hunyuan-dense hunyuan-moe arcee
-    apertus bailingmoe bailingmoe2 dbrx openelm bloom mpt orion xverse deepseek refact arctic grok codeshell
+    falcon gpt2 gptneox baichuan minicpm smollm3 nemotron seed_oss ernie4_5 ernie4_5-moe dots1 hunyuan-dense
+    hunyuan-moe arcee apertus bailingmoe bailingmoe2 dbrx openelm bloom mpt orion xverse deepseek refact arctic grok
+    codeshell minimax-m2
     """.split()  # noqa: SIM905 - a list that people read
 )
 LATENT = frozenset({"deepseek2"})
 STATE_SPACE = frozenset({"mamba", "mamba2"})
-BY_KV_HEADS = frozenset(
-    {"jamba", "granitehybrid", "plamo2", "nemotron_h", "lfm2", "lfm2moe"}
-)  # no heads: recurrent
+BY_KV_HEADS = frozenset(  # a layer without key-value heads recurs
+    {"jamba", "granitehybrid", "plamo2", "nemotron_h", "nemotron_h_moe", "lfm2", "lfm2moe"}
+)
 BY_INTERVAL = frozenset({"qwen3next", "qwen35", "qwen35moe"})  # every 4th layer attends
 BOTH = frozenset({"falcon-h1"})  # attention and a state in every layer
 ENCODERS = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "neo-bert"})
@@ -90,7 +92,7 @@ def recurrent_layers(keys: GgufKeys) -> frozenset[int]:
     if keys.architecture in BY_KV_HEADS:
         heads = keys.per_layer("attention.head_count_kv", 0)
         widths = keys.per_layer("feed_forward_length", 0)
-        mlp_only = keys.architecture == "nemotron_h"  # a layer of it is a mixer or an MLP, never both
+        mlp_only = keys.architecture.startswith("nemotron_h")  # a layer of it is a mixer or an MLP, never both
         return frozenset(i for i in layers if not heads[i] and not (mlp_only and widths[i]))
     return frozenset()
 
