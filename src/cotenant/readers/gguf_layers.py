@@ -1,9 +1,9 @@
 """What each block of a GGUF model keeps of the past: the rules of llama.cpp, by architecture.
 
 Source: ``load_arch_hparams`` of each architecture and src/llama-hparams.cpp in
-https://github.com/ggml-org/llama.cpp (read at 00342301, 01b77b57 and, for gemma4, qwen35, mimo2 and
-minimax-m2, of 2026). What a file
-states for itself (``attention.sliding_window_pattern``, per-layer head counts) goes before an architecture's rule.
+https://github.com/ggml-org/llama.cpp (read at 00342301, 01b77b57 and, for gemma4, qwen35, mimo2 and minimax-m2,
+as of 2026). What a file states for itself (``attention.sliding_window_pattern``, per-layer head counts) goes
+before an architecture's rule.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ FULL = frozenset(
     llama mistral3 deci qwen qwen2 qwen2vl qwen2moe qwen3 qwen3moe qwen3vl qwen3vlmoe phi2 phi3 phimoe gemma
     starcoder starcoder2 granite granitemoe command-r olmo olmoe glm4 chatglm glm4moe stablelm internlm2 exaone
     falcon gpt2 gptneox baichuan minicpm smollm3 nemotron seed_oss ernie4_5 ernie4_5-moe dots1 hunyuan-dense
-    hunyuan-moe arcee apertus bailingmoe bailingmoe2 dbrx openelm bloom mpt orion xverse deepseek refact arctic grok
-    codeshell minimax-m2
+    hunyuan-moe arcee apertus bailingmoe bailingmoe2 dbrx openelm bloom mpt orion xverse deepseek refact arctic
+    grok codeshell minimax-m2
     """.split()  # noqa: SIM905 - a list that people read
 )
 LATENT = frozenset({"deepseek2"})
