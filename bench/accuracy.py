@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.accuracy_rows import Answer, answer, read_rows
+from bench.accuracy_rows import Answer, Row, answer, read_rows
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
 from cotenant.units import GIB
@@ -64,7 +64,7 @@ def kv_bytes(found: Answer) -> Error | None:
     row, layout = found.row, found.layout
     pool, tokens = row["available_kv_gib"], row["kv_cache_tokens"]
     length, times = row["max_concurrency_len"] or row["max_model_len"], row["max_concurrency"]
-    if row["config_file"] is None:
+    if row["config_file"] is None or not _told_ranks(row):
         return None
     if row["needed_kv_gib"] and row["needed_kv_seq_len"]:
         measured, at = row["needed_kv_gib"] * GIB, row["needed_kv_seq_len"]
@@ -87,7 +87,7 @@ def kv_bytes(found: Answer) -> Error | None:
 def weights(found: Answer) -> Error | None:
     """Weights as printed, on one GPU."""
     row = found.row
-    if row["config_file"] is None or not row["weights_gib"]:
+    if row["config_file"] is None or not row["weights_gib"] or not _told_ranks(row):
         return None
     if found.estimate is None:
         return Error(found, None)
@@ -99,7 +99,7 @@ def kv_pool(found: Answer) -> Error | None:
     """The pool from model, card, flags and version alone."""
     row = found.row
     told = row["gpu_memory_utilization"] is not None or row.get("flags_shown") in (True, None)
-    known = found.gpu is not None or (row["gpu_mem_gib"] is not None)
+    known = (found.gpu is not None or row["gpu_mem_gib"] is not None) and _told_ranks(row)
     if row["config_file"] is None or row["available_kv_gib"] is None or not known or not told:
         return None
     if found.estimate is None:
@@ -113,7 +113,7 @@ def kv_pool(found: Answer) -> Error | None:
 def outcome(found: Answer) -> Error | None:
     """1 = said the opposite, 0.5 = uncertain, 0 = right."""
     row = found.row
-    known = found.gpu is not None
+    known = found.gpu is not None and _told_ranks(row)
     if row["config_file"] is None or row["outcome"] not in ("fits", "oom") or not known:
         return None
     if found.estimate is None:
@@ -122,6 +122,11 @@ def outcome(found: Answer) -> Error | None:
     if verdict is Verdict.UNCERTAIN:
         return Error(found, 0.5)
     return Error(found, float((verdict is Verdict.FITS) != (row["outcome"] == "fits")))
+
+
+def _told_ranks(row: Row) -> bool:
+    """Over how many GPUs the model was split: said, or one GPU."""
+    return row["tensor_parallel"] is not None or row["num_gpus"] == 1
 
 
 def _coverage(ours: Interval, measured: float, found: Answer) -> tuple[bool, float]:

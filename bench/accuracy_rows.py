@@ -20,7 +20,7 @@ from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import ModelSpec, Role
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, UnsupportedError
@@ -45,6 +45,13 @@ _STYLES = (
     ("Maximum concurrency", "0.12.0"),
     ("Model loading took", "0.10.0"),
 )
+# The first release of those read whose model registry holds the architecture: a record cannot be older.
+_SINCE = (
+    ("gemma-4", "0.19.0"), ("qwen3.5", "0.17.1"), ("qwen3.6", "0.17.1"), ("qwen3.8", "0.17.1"),
+    ("glm-5.3", "0.30.0"),
+    ("deepseek-v4", "0.20.0"), ("laguna", "0.21.0"), ("qwen3-vl", "0.11.0"), ("minimax-m2", "0.12.0"),
+    ("gpt-oss", "0.10.2"), ("qwen3-next", "0.10.2"), ("kimi-linear", "0.12.0"),
+)  # fmt: skip
 _V0_LINES = ("model weights take", "PyTorch activation peak memory takes")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 
@@ -100,10 +107,11 @@ def _engine(row: Row) -> Any:
         return find_engine("vllm@0.7.3")  # VLLM_USE_V1=0
     if text:
         return find_engine(f"vllm@{text.split(' or ')[0].lstrip('~')}")
-    for mark, version in _STYLES:
-        if mark in lines:
-            return find_engine(f"vllm@{version}")
-    return find_engine("vllm")
+    style = next((version for mark, version in _STYLES if mark in lines), None)
+    first = next((version for mark, version in _SINCE if mark in (row.get("config_file") or "").lower()), "0.3.0")
+    if style is None:
+        return find_engine("vllm")
+    return find_engine(f"vllm@{max(style, first, key=Version.parse)}")
 
 
 @lru_cache(maxsize=512)
@@ -183,23 +191,34 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         enforce_eager=bool(row["enforce_eager"]),
         enable_expert_parallel=bool(row["expert_parallel"]),
         adapters=slots,
+        data_parallel_size=row["data_parallel"] or 1,
     )
+
+
+def _every_linear(chosen: QuantizationFormat) -> QuantizationFormat:
+    """AutoRound quantises every linear layer of the blocks, those of recurrent mixers too."""
+    return replace(chosen, storage={**chosen.storage, Role.STATE: chosen.storage[Role.ATTENTION]})
+
+
+_NAMED = ("int4", "8bit", "4bit", "fp8", "nvfp4", "awq", "gptq", "w4a16", "w8a8")
 
 
 def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
     """The format that the row names, else the checkpoint's own, else plain."""
     text = (row["quantization"] or "").lower()
     name = (row["model"] or "").lower()
-    if not text:
+    if not text and not any(mark in name for mark in _NAMED):
         own = model.quantization
         return find_format(own) if own else find_format("bf16")
     if text == "fp8" and model.quantization == "fp8-block":
         return find_format("fp8-block")
     if "8bit" in name or "int8" in name:
         return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
+    if "auto_round" in text:
+        return _every_linear(find_format("gptq-int4"))
     for mark, chosen in (
         ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"), ("gptq", "gptq-int4"),
-        ("bitsandbytes", "bnb-nf4"), ("auto_round", "gptq-int4"), ("w4a16", "w4a16"), ("fp8", "fp8"),
+        ("bitsandbytes", "bnb-nf4"), ("w4a16", "w4a16"), ("fp8", "fp8"),
     ):  # fmt: skip
         if mark in text:
             return find_format(chosen)

@@ -81,3 +81,4 @@ class EngineSettings:
     enforce_eager: bool = False
     enable_expert_parallel: bool = False
     adapters: AdapterSlots | None = None
+    data_parallel_size: int = 1  # copies of attention in one replica, each with its own cache; experts are shared

@@ -84,10 +84,10 @@ def replica_memory(
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
         dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
-        padding=padding,
+        padding=padding, data_parallel_size=resolved.data_parallel_size,
     )  # fmt: skip
-    raw = stage_weights(model, format, ranks, stages, resolved.dtype, padding)
-    shared = runtime(model, resolved, rules.runtime)
+    raw = stage_weights(model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size)
+    shared = runtime(model, gpu, resolved, rules.runtime)
     budget = engine.budget(capacity, resolved)
     charged = used_bytes if rules.runtime.others_in_budget else 0
     found = []

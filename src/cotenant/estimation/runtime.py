@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Term
+from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import ModelSpec
 from cotenant.engines.rules import RuntimeRules
@@ -21,8 +22,11 @@ from cotenant.units import KIB, MIB
 _LIBRARIES = Interval(10 * MIB, 80 * MIB, 300 * MIB)
 # The CUDA context itself, created before the first measurement.
 _CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
-# NCCL channels and all-reduce buffers of a tensor-parallel group; NVLink multicast takes the most.
-_COMMUNICATORS = Interval(150 * MIB, 500 * MIB, 2000 * MIB)
+# NCCL channels and all-reduce buffers of a group of GPUs: over PCIe, and over links (more channels, and
+# multicast buffers on a switch).
+_OVER_PCIE = Interval(80 * MIB, 250 * MIB, 600 * MIB)
+_OVER_LINKS = Interval(150 * MIB, 500 * MIB, 2000 * MIB)
+_LINKED = 200e9  # bytes/s of all links together; bridges of two cards stay below
 _COMMUNICATORS_LATER = Interval(0, 100 * MIB, 600 * MIB)
 # What a captured graph keeps: its pool's outputs once, and its nodes for every layer.
 _GRAPH_POOL = 100 * MIB
@@ -50,29 +54,33 @@ class Runtime:
 _CACHE: IdentityCache[Runtime] = IdentityCache()
 
 
-def runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
+def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
     """The runtime term of one rank, from resolved settings."""
+    linked = (gpu.link_bandwidth or 0) >= _LINKED
     key = (
+        linked, settings.data_parallel_size,
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
         settings.enforce_eager,
     )  # fmt: skip
-    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules))
+    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked))
 
 
-def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
+def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool) -> Runtime:
     inside, beside, on_top = [_LIBRARIES], list[Interval](), list[Interval]()
     (inside if rules.context_in_budget else beside).append(_CONTEXT)
-    if settings.tensor_parallel_size * settings.pipeline_parallel_size > 1:
+    group = settings.tensor_parallel_size * settings.pipeline_parallel_size * settings.data_parallel_size
+    if group > 1:
+        communicators = _OVER_LINKS if linked else _OVER_PCIE
         if rules.communicators_in_budget:
-            inside.append(_COMMUNICATORS)
+            inside.append(communicators)
         else:
-            beside.append(_COMMUNICATORS)
+            beside.append(communicators)
             inside.append(_COMMUNICATORS_LATER)
     graphs = _graphs(model, settings, rules)
     if graphs is not None:
         (inside if rules.graphs_in_budget else on_top).append(graphs)
     why = "CUDA context, kernels"
-    why += ", communicators" if settings.tensor_parallel_size > 1 else ""
+    why += ", communicators" if group > 1 else ""
     why += "" if graphs is None else f", {graph_count(settings, rules)} CUDA graphs"
     why += "" if graphs is None or rules.graphs_in_budget else " (on top of the budget)"
     return Runtime(total(inside), total((*beside, *on_top)), total(beside), why)

@@ -33,7 +33,7 @@ _MERGED = {
 
 # Half of a 90 % interval as a share: what a format's rules leave open (padding for kernels, tensors that a
 # checkpoint keeps unquantised). Plain dtypes leave nothing.
-_PLAIN, _QUANTISED, _STORED = 0.002, 0.012, 0.004
+_PLAIN, _QUANTISED, _STORED = 0.004, 0.02, 0.006
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,20 @@ def weights_per_rank(
     adapters: AdapterSlots | None = None,
     adapters_on_vocabulary: bool = True,
     padding: ExpertPadding | None = None,
+    data_parallel_size: int = 1,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
     rank instead of a slice of each, which leaves its bytes the same. Raises UnsupportedError for a format without
     rules."""
-    key = (tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding)
+    key = (
+        tensor_parallel_size,
+        pipeline_parallel_size,
+        dtype,
+        adapters,
+        adapters_on_vocabulary,
+        padding,
+        data_parallel_size,
+    )
     return _TERMS.get((model, format), key, lambda: _terms(model, format, *key))
 
 
@@ -76,8 +85,9 @@ def _terms(
     adapters: AdapterSlots | None,
     adapters_on_vocabulary: bool,
     padding: ExpertPadding | None,
+    copies: int,
 ) -> tuple[Term, ...]:
-    stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding)
+    stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies)
     terms = []
     for number, stage in enumerate(stages):
         extra = 0
@@ -97,9 +107,10 @@ def stage_weights(
     stages: int,
     dtype: str,
     padding: ExpertPadding | None = None,
+    copies: int = 1,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype, padding)
+    key = (ranks, stages, dtype, padding, copies)
     return _CACHE.get((model, format), key, lambda: _stage_weights(model, format, *key))
 
 
@@ -129,6 +140,7 @@ def _stage_weights(
     stages: int,
     dtype: str,
     padding: ExpertPadding | None,
+    copies: int,
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
@@ -138,17 +150,18 @@ def _stage_weights(
         sizes: dict[tuple[str, tuple[int, ...]], list[float]] = {}  # merged tensor -> [bytes, how many]
         rest = 0.0
         for group in model.parameters:
-            copies = copies_in_stage(group, layers, number, stages)
-            if copies == 0:
+            many = copies_in_stage(group, layers, number, stages)
+            if many == 0:
                 continue
             own = group.dtype or (model.dtype if dtype == "auto" else dtype)
             shape = group.shape if padding is None else _padded(group, padding, ranks)
-            size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, ranks)
+            size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, ranks, copies)
             if len(group.shape) < 2:
-                rest += copies * size * scale
+                rest += many * size * scale
                 continue
-            entry = sizes.setdefault((_merged(group.name), group.layers), [0.0, copies])
+            entry = sizes.setdefault((_merged(group.name), group.layers), [0.0, many])
             entry[0] += size * scale
+            rest += many * _absorbed(group, ranks)
         total = rest + sum(count * allocated_bytes(size) for size, count in sizes.values())
         largest = max((size for size, _ in sizes.values()), default=total)
         found.append(StageWeights(ceil(total + rotary_bytes(model)), ceil(largest), spread))
@@ -162,6 +175,14 @@ def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[fl
         return 1.0, spread
     ours = sum(_group_bytes(model, format, group, dtype) for group in model.parameters)
     return (model.stored_bytes / ours, _STORED) if ours else (1.0, spread)
+
+
+def _absorbed(group: ParameterGroup, ranks: int) -> float:
+    """MLA decodes with the up-projection folded into query and output: a 16-bit copy of it is kept beside
+    (vLLM, v1/attention/backends/mla/common.py, process_weights_after_loading)."""
+    if group.role is Role.ATTENTION and group.name.endswith("kv_b_proj"):
+        return group.shape[0] * group.shape[1] * 2 / ranks
+    return 0.0
 
 
 def _padded(group: ParameterGroup, padding: ExpertPadding, ranks: int) -> tuple[int, ...]:
