@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+GENERATING = ("chat", "code", "math", "reasoning", "knowledge", "summarization", "translation", "vision")
+TASKS = (*GENERATING, "embed", "rerank", "classify")
+"""What a model may be for: it says which published quality figures count."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lengths:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
 from cotenant.errors import InputError, UnknownModelError
+
+if TYPE_CHECKING:
+    from cotenant.catalogue.models import ModelEntry
 
 _FILE_SUFFIXES = (".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth")
 _LONGEST_NAME = 4096
@@ -51,22 +55,35 @@ def _by_name(name: str) -> LoadedModel:
 
     entry = find_entry(name)
     if entry is not None:
-        from cotenant.readers.model_config import read_model_config
-
-        called = name if "/" in name else entry.id
-        spec = read_model_config(entry.config, name=called, source=entry.published.source)
-        return LoadedModel(
-            spec=spec,
-            model_id=called,
-            checkpoints=entry.checkpoints,
-            task=entry.task,
-            source="catalogue",
-        )
-    if name.count("/") == 1 and all(name.split("/")):
+        return _from_entry(entry, name)
+    if "/" in name:
         from cotenant.edge.hub import load_hub
 
         return load_hub(name)
     raise _unknown(name)
+
+
+def _from_entry(entry: ModelEntry, name: str) -> LoadedModel:
+    """The catalogue's structure under the name that was asked for.
+
+    A checkpoint's name means its format. An alias of another name is another model of the same structure, so the
+    checkpoints of the entry are not its own.
+    """
+    from cotenant.readers.model_config import read_model_config
+
+    held = {model_id.lower(): format_name for format_name, model_id in entry.checkpoints.items()}
+    called = _canonical(entry, name)
+    spec = read_model_config(entry.config, name=called, source=entry.config_source)
+    if name.lower() in held:
+        spec = replace(spec, quantization=held[name.lower()])
+    same = called.rpartition("/")[2].lower() == entry.id.rpartition("/")[2].lower() or name.lower() in held
+    return LoadedModel(spec, called, entry.checkpoints if same else {}, entry.task, "catalogue")
+
+
+def _canonical(entry: ModelEntry, name: str) -> str:
+    """The id as it is written on the hub."""
+    known = (entry.id, *entry.aliases, *entry.checkpoints.values())
+    return next((word for word in known if word.lower() == name.lower() and "/" in word), entry.id)
 
 
 def _unknown(name: str) -> UnknownModelError:

@@ -11,14 +11,12 @@ from cotenant.catalogue.strict import nearest
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
-from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.domain.workload import GENERATING, TASKS, Adapter, Lengths, Slo, Traffic
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError, UnsupportedError
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
 from cotenant.readers.fleet_schema import LengthsEntry, ModelEntry, SloEntry, TrafficEntry
 
-GENERATING = ("chat", "code", "math", "reasoning", "knowledge", "summarization", "translation", "vision")
-TASKS = (*GENERATING, "embed", "rerank", "classify")
 _KV_DTYPES = ("auto", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "q8_0", "q4_0")
 _DEFAULT_LOSS_PERCENT = 1.0
 

@@ -5,7 +5,7 @@ The fill says which term a cell is, the colour which replica, so that nothing is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,13 +40,13 @@ def cells(sizes: Sequence[int], width: int) -> list[int]:
     return given
 
 
-def bar(segments: Sequence[Segment], width: int) -> Text:
+def bar(segments: Sequence[Segment], width: int, fills: Mapping[str, str] = FILLS) -> Text:
     """The line itself. What overflows the card must be left out by the caller: sizes are >= 0."""
     from rich.text import Text
 
     line = Text()
     for segment, count in zip(segments, cells([max(0, one.bytes) for one in segments], width), strict=True):
-        line.append(FILLS[segment.term] * count, style=colour(segment.owner))
+        line.append(fills[segment.term] * count, style=colour(segment.owner))
     return line
 
 

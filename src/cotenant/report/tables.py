@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 INDENT = 2
 
 
-def table(*columns: str, left: Sequence[str] = (), wrap: str = "") -> Table:
-    """An empty table. The first column and those in `left` are set to the left, the column `wrap` may wrap."""
+def table(*columns: str, left: Sequence[str] = (), wrap: str = "", gap: int = 2) -> Table:
+    """An empty table. The first column and those in `left` are set to the left, the column `wrap` may wrap;
+    `gap` spaces stand between two columns."""
     from rich.table import Table
 
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    grid = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for number, column in enumerate(columns):
         to_left = number == 0 or column in left or column == wrap
         grid.add_column(column, justify="left" if to_left else "right", no_wrap=column != wrap, overflow="fold")
