@@ -90,7 +90,7 @@ def vocabulary(
 ) -> Groups:
     """The input embedding and the output head; a tied head is the same tensor again (pipelines keep two)."""
     rows = vocab if head_rows is None else head_rows
-    groups = (
+    groups: Groups = (
         ParameterGroup("embed_tokens", Role.EMBEDDING, (vocab, hidden), Split.VOCAB, stage=Stage.FIRST),
         ParameterGroup("lm_head", Role.HEAD, (rows, hidden), Split.VOCAB, stage=Stage.LAST, tied=tied),
     )

@@ -6,6 +6,8 @@ time-step bias are held in fp32, as vLLM allocates them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cotenant.domain.model import AttentionKind, LayerGroup, ParameterGroup, RecurrentState, Role, Split
 from cotenant.readers.blocks import Groups, Layers, linear, vector
 
@@ -63,75 +65,110 @@ def mamba1_state(inner: int, state: int, kernel: int) -> RecurrentState:
     return RecurrentState((kernel - 1) * inner, inner * state)
 
 
+@dataclass(frozen=True, slots=True)
+class Mamba2Shape:
+    """Heads and their width, groups that share B and C, state columns, convolution length."""
+
+    heads: int
+    head_dim: int
+    groups: int
+    state: int
+    kernel: int
+
+    @property
+    def inner(self) -> int:
+        """Width of the mixed input."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """What the convolution runs over: the input, B and C."""
+        return self.inner + 2 * self.groups * self.state
+
+
 def mamba2(
     layers: Layers,
     hidden: int,
+    shape: Mamba2Shape,
     *,
-    heads: int,
-    head_dim: int,
-    groups: int,
-    state: int,
-    kernel: int,
     conv_bias: bool = True,
     bias: bool = False,
     normed: bool = True,
-    name: str = "mixer",
 ) -> Groups:
     """Mamba 2 (arXiv 2405.21060): one projection to gate, input, B, C and time step."""
-    inner = heads * head_dim
-    channels = inner + 2 * groups * state
-    parts = state_matrix(f"{name}.in_proj", inner + channels + heads, hidden, layers, bias=bias)
-    parts += convolution(channels, kernel, layers, bias=conv_bias, name=f"{name}.conv1d")
-    parts += state_matrix(f"{name}.out_proj", hidden, inner, layers, row=True, bias=bias)
-    parts += state_vector(f"{name}.A_log_D_dt_bias", heads, layers, copies=3)
-    return parts + (state_vector(f"{name}.norm", inner, layers, dtype="") if normed else ())
+    wide = shape.inner + shape.channels + shape.heads
+    parts = state_matrix("mixer.in_proj", wide, hidden, layers, bias=bias)
+    parts += convolution(shape.channels, shape.kernel, layers, bias=conv_bias)
+    parts += state_matrix("mixer.out_proj", hidden, shape.inner, layers, row=True, bias=bias)
+    parts += state_vector("mixer.A_log_D_dt_bias", shape.heads, layers, copies=3)
+    return parts + (state_vector("mixer.norm", shape.inner, layers, dtype="") if normed else ())
 
 
-def mamba2_state(
-    heads: int, head_dim: int, groups: int, state: int, kernel: int, *, dtype: str = ""
-) -> RecurrentState:
+def mamba2_state(shape: Mamba2Shape, *, dtype: str = "") -> RecurrentState:
     """The convolution's last kernel - 1 columns and heads x head_dim x state values."""
-    channels = heads * head_dim + 2 * groups * state
-    return RecurrentState((kernel - 1) * channels, heads * head_dim * state, dtype)
+    return RecurrentState((shape.kernel - 1) * shape.channels, shape.inner * shape.state, dtype)
 
 
-def gated_delta(
-    layers: Layers, hidden: int, *, key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int
-) -> Groups:
+@dataclass(frozen=True, slots=True)
+class DeltaShape:
+    """Heads and widths of keys and values, convolution length."""
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+
+    @property
+    def keys(self) -> int:
+        """Width of all keys."""
+        return self.key_heads * self.key_dim
+
+    @property
+    def values(self) -> int:
+        """Width of all values."""
+        return self.value_heads * self.value_dim
+
+
+def gated_delta(layers: Layers, hidden: int, shape: DeltaShape) -> Groups:
     """Gated delta net (arXiv 2412.06464) as in Qwen3-Next: q, k, v, z projections, b and a a head."""
-    keys, values = key_heads * key_dim, value_heads * value_dim
-    groups = state_matrix("linear_attn.in_proj_qkvz", 2 * keys + 2 * values, hidden, layers)
-    groups += state_matrix("linear_attn.in_proj_ba", 2 * value_heads, hidden, layers)
-    groups += convolution(2 * keys + values, kernel, layers, name="linear_attn.conv1d")
-    groups += state_vector("linear_attn.A_log_dt_bias", value_heads, layers, copies=2)
-    groups += vector("linear_attn.norm", value_dim, layers=layers)
-    return groups + state_matrix("linear_attn.out_proj", hidden, values, layers, row=True)
+    groups = state_matrix("linear_attn.in_proj_qkvz", 2 * shape.keys + 2 * shape.values, hidden, layers)
+    groups += state_matrix("linear_attn.in_proj_ba", 2 * shape.value_heads, hidden, layers)
+    groups += convolution(2 * shape.keys + shape.values, shape.kernel, layers, name="linear_attn.conv1d")
+    groups += state_vector("linear_attn.A_log_dt_bias", shape.value_heads, layers, copies=2)
+    groups += vector("linear_attn.norm", shape.value_dim, layers=layers)
+    return groups + state_matrix("linear_attn.out_proj", hidden, shape.values, layers, row=True)
 
 
-def gated_delta_state(
-    key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int, *, dtype: str = ""
-) -> RecurrentState:
+def gated_delta_state(shape: DeltaShape, *, dtype: str = "") -> RecurrentState:
     """The convolution's last columns and value_heads x key_dim x value_dim values."""
-    channels = 2 * key_heads * key_dim + value_heads * value_dim
-    return RecurrentState((kernel - 1) * channels, value_heads * key_dim * value_dim, dtype)
+    channels = 2 * shape.keys + shape.values
+    return RecurrentState((shape.kernel - 1) * channels, shape.values * shape.key_dim, dtype)
 
 
-def kimi_delta(
-    layers: Layers, hidden: int, *, heads: int, head_dim: int, kernel: int, full_gate: bool = False
-) -> Groups:
+@dataclass(frozen=True, slots=True)
+class KimiDeltaShape:
+    """Heads, their width, convolution length."""
+
+    heads: int
+    head_dim: int
+    kernel: int
+
+
+def kimi_delta(layers: Layers, hidden: int, shape: KimiDeltaShape, *, full_gate: bool = False) -> Groups:
     """Kimi delta attention (arXiv 2510.26692): a decay for every channel, low-rank forget and output gates."""
-    inner = heads * head_dim
+    inner, head_dim = shape.heads * shape.head_dim, shape.head_dim
     groups: Groups = ()
     for letter in "qkv":
         groups += state_matrix(f"kda.{letter}_proj", inner, hidden, layers)
-    groups += convolution(3 * inner, kernel, layers, name="kda.conv1d")
+    groups += convolution(3 * inner, shape.kernel, layers, name="kda.conv1d")
     groups += low_rank("kda.f", inner, hidden, head_dim, layers)
-    groups += state_matrix("kda.b_proj", heads, hidden, layers)
+    groups += state_matrix("kda.b_proj", shape.heads, hidden, layers)
     if full_gate:
         groups += state_matrix("kda.g_proj", inner, hidden, layers)
     else:
         groups += low_rank("kda.g", inner, hidden, head_dim, layers)
-    groups += state_vector("kda.dt_bias", inner, layers) + state_vector("kda.A_log", heads, layers)
+    groups += state_vector("kda.dt_bias", inner, layers) + state_vector("kda.A_log", shape.heads, layers)
     groups += vector("kda.o_norm", head_dim, layers=layers)
     return groups + state_matrix("kda.o_proj", hidden, inner, layers, row=True)
 
@@ -143,9 +180,10 @@ def low_rank(name: str, outputs: int, inputs: int, rank: int, layers: Layers) ->
     )
 
 
-def kimi_delta_state(heads: int, head_dim: int, kernel: int) -> RecurrentState:
+def kimi_delta_state(shape: KimiDeltaShape) -> RecurrentState:
     """Three convolutions' last columns and heads x head_dim x head_dim values in fp32."""
-    return RecurrentState((kernel - 1) * 3 * heads * head_dim, heads * head_dim * head_dim, FP32)
+    inner = shape.heads * shape.head_dim
+    return RecurrentState((shape.kernel - 1) * 3 * inner, inner * shape.head_dim, FP32)
 
 
 def lightning(layers: Layers, hidden: int, heads: int, head_dim: int) -> Groups:

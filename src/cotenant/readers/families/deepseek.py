@@ -115,7 +115,7 @@ def _caches(config: ConfigView, sizes: Sizes, indexed: Layers) -> tuple[LayerGro
     rank, rope = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
     wanted = set(indexed)
     others = tuple(n for n in sizes.layers if n not in wanted)
-    groups = (latent_cache(others, sizes.heads, rank, rope),) if others else ()
+    groups: tuple[LayerGroup, ...] = (latent_cache(others, sizes.heads, rank, rope),) if others else ()
     if indexed:
         groups += (latent_cache(indexed, sizes.heads, rank, rope, index_width=index_bytes(config)),)
     return groups

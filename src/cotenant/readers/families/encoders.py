@@ -127,6 +127,33 @@ def _gte(config: ConfigView) -> Structure:
     return _encoder(sizes, groups)
 
 
+def _mpnet(config: ConfigView) -> Structure:
+    """As BERT without token types, with one table of relative position biases."""
+    built = _bert(config.replaced(type_vocab_size=0))
+    buckets = config.integer("relative_attention_num_buckets", default=32)
+    heads = config.integer("num_attention_heads")
+    biases = ParameterGroup("relative_attention_bias", Role.OTHER, (buckets, heads))
+    rows = config.integer("max_position_embeddings")
+    return replace(built.extended(biases), max_model_len=max(1, rows - 2))
+
+
+def _jina_v2(config: ConfigView) -> Structure:
+    """BERT with ALiBi in place of positions and a GEGLU whose gate has no bias."""
+    sizes = read_sizes(config)
+    hidden = sizes.hidden
+    groups = _embedding("word_embeddings", sizes.vocab, hidden, Split.VOCAB) + norm(
+        "embeddings.norm", hidden, bias=True
+    )
+    groups += _embedding("token_type_embeddings", config.integer("type_vocab_size", default=2), hidden)
+    groups += attention(
+        sizes.layers, hidden, sizes.heads, sizes.heads, sizes.head_dim, qkv_bias=True, out_bias=True
+    )
+    groups += linear("mlp.gated_layers", 2 * sizes.inner, hidden, role=Role.MLP, layers=sizes.layers)
+    groups += linear("mlp.wo", hidden, sizes.inner, role=Role.MLP, layers=sizes.layers, row=True, bias=True)
+    groups += norm("layernorm", hidden, layers=sizes.layers, bias=True, copies=2)
+    return _encoder(sizes, groups + linear("pooler", hidden, hidden, role=Role.OTHER, split=Split.NONE, bias=True))
+
+
 def _distilbert(config: ConfigView) -> Structure:
     """BERT's layer without token types and pooler."""
     inner = config.integer("hidden_dim", default=3072)
@@ -163,6 +190,11 @@ BUILDERS: dict[str, Builder] = {
     "gte": _gte,
     "NewModel": _gte,
     "GteNewModel": _gte,
+    "MPNetModel": _mpnet,
+    "MPNetForMaskedLM": _mpnet,
+    "mpnet": _mpnet,
+    "JinaBertModel": _jina_v2,
+    "JinaBertForMaskedLM": _jina_v2,
     "DistilBertModel": _distilbert,
     "DistilBertForMaskedLM": _distilbert,
     "distilbert": _distilbert,

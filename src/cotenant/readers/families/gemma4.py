@@ -1,4 +1,7 @@
-"""Gemma 3n and Gemma 4: per-layer inputs, layers that reuse an earlier cache, wide global layers, experts."""
+"""Gemma 3n and Gemma 4: per-layer inputs, layers that reuse an earlier cache, wide global layers, experts.
+
+Checkpoints also store key and value projections of the layers that reuse a cache; engines do not load them.
+"""
 
 from __future__ import annotations
 
@@ -147,9 +150,91 @@ def _gemma4(config: ConfigView) -> Structure:
     )
 
 
-def _gemma4_audio(config: ConfigView, _out: int) -> Groups:
-    config.fault("model_type", "is an audio tower that no rule covers yet")
-    return ()
+def _gemma4_audio(config: ConfigView, out: int) -> Groups:
+    """A conformer: two half-step MLPs, attention with relative keys, a convolution, in each layer."""
+    hidden = config.integer("hidden_size", default=1024, most=2**20)
+    depth = config.integer("num_hidden_layers", "conf_num_hidden_layers", default=12, most=10_000)
+    heads = config.integer("num_attention_heads", "conf_num_attention_heads", default=8, most=2**14)
+    kernel = config.integer("conv_kernel_size", "conf_conv_kernel_size", default=5, most=2**10)
+    last = config.integer("output_proj_dims", default=1536, most=2**20)
+    groups = _subsampling(config, hidden) + _conformer(hidden, depth, max(1, hidden // heads), kernel)
+    groups += matrix("audio.output_proj", last, hidden)
+    return groups + matrix("audio.projector", out, last, bias=False)
+
+
+def _subsampling(config: ConfigView, hidden: int) -> Groups:
+    """Two strided convolutions over time and 128 mel bands, each with a norm, and a projection."""
+    channels = (
+        config.integers("subsampling_conv_channels") or config.integers("sscp_conv_channel_size") or (128, 32)
+    )
+    first, second = (*channels, 32, 32)[:2]
+    bands = config.integer("input_feat_size", default=128, most=2**14)
+    groups = whole("audio.conv_0", first, 9) + whole("audio.conv_1", second, 9 * first)
+    groups += whole("audio.conv_norms", first + second)
+    return groups + matrix("audio.input_proj", hidden, second * max(1, bands // 4), bias=False)
+
+
+def _conformer(hidden: int, depth: int, head_dim: int, kernel: int) -> Groups:
+    groups: Groups = ()
+    shapes = (
+        ("ffw_1", 4 * hidden, hidden, 2), ("ffw_2", hidden, 4 * hidden, 2), ("attention", hidden, hidden, 5),
+        ("conv_start", 2 * hidden, hidden, 1), ("conv_end", hidden, hidden, 1),
+    )  # fmt: skip
+    for name, outputs, inputs, copies in shapes:
+        groups += matrix(f"audio.{name}", outputs, inputs, bias=False, copies=copies * depth)
+    groups += whole("audio.depthwise", hidden, kernel, copies=depth)
+    groups += whole("audio.per_dim_scale", head_dim, copies=depth)
+    return groups + layer_norm("audio.norms", hidden, bias=False, copies=9 * depth)
+
+
+def _gemma3n_text(config: ConfigView) -> Structure:
+    """AltUp (four streams), LAuReL (a low-rank residual), per-layer inputs; the last layers reuse a cache."""
+    widths = config.raw("intermediate_size")
+    if isinstance(widths, list):
+        values = set(config.integers("intermediate_size", least=1, most=2**20))
+        if len(values) != 1:
+            config.fault("intermediate_size", "differs from layer to layer, which no rule covers")
+        config = config.replaced(intermediate_size=min(values, default=1))
+    sizes = read_sizes(config.with_defaults(head_dim=256), tied=True)
+    hidden, layers = sizes.hidden, sizes.layers
+    shared = config.integer("num_kv_shared_layers", default=15, least=0, most=sizes.count - 1 or 1)
+    streams = config.integer("altup_num_inputs", default=4, most=64)
+    rank = config.integer("laurel_rank", default=64)
+    attending, caches = _attending(config, sizes, _kinds(config, sizes, 512), shared, shared_projections=False)
+    groups = vocabulary(sizes.vocab, hidden, tied=sizes.tied) + norm("norm", hidden) + attending
+    groups += gated_mlp(layers, hidden, sizes.inner) + norm("layernorm", hidden, layers=layers, copies=4)
+    groups += _per_layer_inputs(config.with_defaults(vocab_size_per_layer_input=262_144), sizes, 256)
+    for name, outputs, inputs in (
+        ("altup.correction", streams, streams), ("altup.prediction", streams * streams, streams),
+        ("altup.router", streams, hidden), ("laurel.left", rank, hidden), ("laurel.right", hidden, rank),
+    ):  # fmt: skip
+        groups += linear(name, outputs, inputs, role=Role.OTHER, layers=layers, split=Split.NONE)
+    groups += norm("altup_and_laurel", hidden, layers=layers, copies=3)
+    groups += linear(
+        "altup_projections", hidden, hidden, role=Role.OTHER, split=Split.NONE, copies=2 * (streams - 1)
+    )
+    return structure(sizes, groups, caches)
+
+
+_MOBILENET_V5 = 294_126_912  # parameters of timm's mobilenetv5_300m_enc, the only tower that Gemma 3n has
+
+
+def _gemma3n(config: ConfigView) -> Structure:
+    text = _gemma3n_text(config.section("text_config"))
+    out = text.hidden_size
+    vision, audio = config.section("vision_config"), config.section("audio_config")
+    groups = whole("vision.mobilenet_v5", _MOBILENET_V5)
+    for name, view, width in (("vision", vision, 2048), ("audio", audio, 1536)):
+        inputs = view.integer("hidden_size", default=width, most=2**20)
+        rows = view.integer("vocab_size", default=128, most=2**20)
+        groups += whole(f"embed_{name}", rows, inputs) + whole(f"embed_{name}.norms", inputs, copies=2)
+        groups += matrix(f"embed_{name}.projection", out, inputs, bias=False)
+    hidden = audio.integer("hidden_size", default=1536, most=2**20)
+    depth = audio.integer("conf_num_hidden_layers", default=12, most=10_000)
+    heads = audio.integer("conf_num_attention_heads", default=8, most=2**14)
+    groups += _subsampling(audio, hidden)
+    groups += _conformer(hidden, depth, max(1, hidden // heads), audio.integer("conf_conv_kernel_size", default=5))
+    return text.extended(*groups, modalities=("text", "image", "audio"))
 
 
 BUILDERS: dict[str, Builder] = {
@@ -157,4 +242,8 @@ BUILDERS: dict[str, Builder] = {
     "gemma4_text": _gemma4_text,
     "Gemma4ForConditionalGeneration": _gemma4,
     "gemma4": _gemma4,
+    "Gemma3nForCausalLM": _gemma3n_text,
+    "gemma3n_text": _gemma3n_text,
+    "Gemma3nForConditionalGeneration": _gemma3n,
+    "gemma3n": _gemma3n,
 }

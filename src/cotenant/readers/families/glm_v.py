@@ -20,7 +20,7 @@ from cotenant.readers.decoder import Builder, Sizes, dense, read_sizes, structur
 from cotenant.readers.families.deepseek import draft_layers, feed_forward, index_bytes, indexer, mla
 from cotenant.readers.families.deepseek_v4 import hyper_connections
 from cotenant.readers.families.glm import _glm4_moe
-from cotenant.readers.recurrent import kimi_delta, kimi_delta_state, recurrent_group
+from cotenant.readers.recurrent import KimiDeltaShape, kimi_delta, kimi_delta_state, recurrent_group
 from cotenant.readers.vision import MOST, layer_norm, matrix, patches, vit_layers, whole
 
 _MODALITIES = ("text", "image", "video")
@@ -88,24 +88,24 @@ def _glm5_text(config: ConfigView) -> Structure:
         kinds = ("linear_attention",) * sizes.count
     mixing, attending = split_layers(sizes.layers, (n for n in sizes.layers if kinds[n] == "linear_attention"))
     section = config.section("linear_attn_config")
-    shape = {
-        "heads": section.integer("num_heads"), "head_dim": section.integer("head_dim"),
-        "kernel": section.integer("short_conv_kernel_size", default=4),
-    }  # fmt: skip
+    shape = KimiDeltaShape(
+        section.integer("num_heads"),
+        section.integer("head_dim"),
+        section.integer("short_conv_kernel_size", default=4),
+    )
     first = config.integer("first_k_dense_replace", default=0, least=0)
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=2)
     groups += feed_forward(config, sizes, sizes.layers[first:])
     if mixing:
-        groups += kimi_delta(mixing, sizes.hidden, **shape)
-    latent = (lambda at: _latent(config, sizes, at)) if attending else (lambda _at: ())
-    groups += latent(attending)
+        groups += kimi_delta(mixing, sizes.hidden, shape)
+    groups += _latent(config, sizes, attending) if attending else ()
     layer = _latent(config, sizes, (0,)) + feed_forward(config, sizes, (0,), plain=())
     layer += norm("layernorm", sizes.hidden, layers=(0,), copies=2)
     if config.flag("mhc"):
         groups += hyper_connections(sizes.layers, sizes.hidden, config.integer("hc_mult", default=4, most=64))
     groups += draft_layers(config, sizes, layer)
-    caches = recurrent_group(mixing, kimi_delta_state(**shape)) + _latent_caches(config, sizes, attending)
+    caches = recurrent_group(mixing, kimi_delta_state(shape)) + _latent_caches(config, sizes, attending)
     return structure(
         sizes, groups, caches, num_experts=config.integer("n_routed_experts"),
         experts_per_token=config.integer("num_experts_per_tok", default=8),
@@ -120,7 +120,8 @@ def _latent_caches(config: ConfigView, sizes: Sizes, layers: Layers) -> tuple[La
     if not layers:
         return ()
     rank, rope = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim", least=0)
-    return (latent_cache(layers, sizes.heads, rank, rope, index_width=index_bytes(config)),)
+    pool = config.integer("index_kpool", default=1, most=1024)  # the indexer keeps one key for `pool` tokens
+    return (latent_cache(layers, sizes.heads, rank, rope, index_width=index_bytes(config) // pool),)
 
 
 def _glm5_tower(config: ConfigView) -> Groups:

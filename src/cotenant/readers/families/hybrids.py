@@ -18,6 +18,7 @@ from cotenant.readers.blocks import (
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, sparse_feed_forward, structure
 from cotenant.readers.recurrent import (
+    Mamba2Shape,
     convolution,
     mamba1,
     mamba1_state,
@@ -94,8 +95,8 @@ def _granite_hybrid(config: ConfigView) -> Structure:
         )
     if mixing:
         groups += mamba2(
-            mixing, sizes.hidden, conv_bias=config.flag("mamba_conv_bias", default=True),
-            bias=config.flag("mamba_proj_bias"), **shape,
+            mixing, sizes.hidden, shape, conv_bias=config.flag("mamba_conv_bias", default=True),
+            bias=config.flag("mamba_proj_bias"),
         )  # fmt: skip
     count = config.integer("num_local_experts", default=8, least=0)
     shared = config.integer("shared_intermediate_size", default=1024)
@@ -103,24 +104,25 @@ def _granite_hybrid(config: ConfigView) -> Structure:
         groups += sparse_feed_forward(sizes, sizes.layers, count=count, inner=sizes.inner, shared=shared)
     else:
         groups += gated_mlp(sizes.layers, sizes.hidden, shared, name="shared_mlp")
-    caches = _caches(sizes, attending) + recurrent_group(mixing, mamba2_state(**shape))
+    caches = _caches(sizes, attending) + recurrent_group(mixing, mamba2_state(shape))
     active = config.integer("num_experts_per_tok", default=2, least=0)
     return structure(sizes, groups, caches, num_experts=count, experts_per_token=active)
 
 
-def _mamba2_shape(config: ConfigView, sizes: Sizes) -> dict[str, int]:
+def _mamba2_shape(config: ConfigView, sizes: Sizes) -> Mamba2Shape:
     heads = config.integer("mamba_n_heads", default=128)
     inner = config.integer(
         "mamba_d_ssm", "mamba_intermediate_size", default=sizes.hidden * config.integer("mamba_expand", default=2)
     )
     head_dim = config.raw("mamba_d_head")
-    return {
-        "heads": heads,
-        "head_dim": max(1, inner // heads) if head_dim in (None, "auto") else config.integer("mamba_d_head"),
-        "groups": config.integer("mamba_n_groups", default=1),
-        "state": config.integer("mamba_d_state", default=256),
-        "kernel": config.integer("mamba_d_conv", default=4),
-    }
+    known = head_dim not in (None, "auto")
+    return Mamba2Shape(
+        heads=heads,
+        head_dim=config.integer("mamba_d_head") if known else max(1, inner // heads),
+        groups=config.integer("mamba_n_groups", default=1),
+        state=config.integer("mamba_d_state", default=256),
+        kernel=config.integer("mamba_d_conv", default=4),
+    )
 
 
 def _falcon_h1(config: ConfigView) -> Structure:
@@ -133,10 +135,10 @@ def _falcon_h1(config: ConfigView) -> Structure:
     )
     groups += gated_mlp(sizes.layers, sizes.hidden, sizes.inner, bias=config.flag("mlp_bias"))
     groups += mamba2(
-        sizes.layers, sizes.hidden, conv_bias=config.flag("mamba_conv_bias", default=True),
-        bias=config.flag("mamba_proj_bias"), normed=config.flag("mamba_rms_norm"), **shape,
+        sizes.layers, sizes.hidden, shape, conv_bias=config.flag("mamba_conv_bias", default=True),
+        bias=config.flag("mamba_proj_bias"), normed=config.flag("mamba_rms_norm"),
     )  # fmt: skip
-    caches = _caches(sizes, sizes.layers) + recurrent_group(sizes.layers, mamba2_state(**shape))
+    caches = _caches(sizes, sizes.layers) + recurrent_group(sizes.layers, mamba2_state(shape))
     return structure(sizes, groups, caches)
 
 
@@ -154,20 +156,20 @@ def _zamba2(config: ConfigView) -> Structure:
     uses = tuple(n for n in sizes.layers if kinds[n] == "hybrid")
     wide = 2 * sizes.hidden
     head_dim = config.integer("attention_head_dim", default=max(1, wide // sizes.heads))
-    shape = {
-        "heads": config.integer("n_mamba_heads", default=8),
-        "head_dim": 1,
-        "groups": config.integer("mamba_ngroups", default=1),
-        "state": config.integer("mamba_d_state", default=64),
-        "kernel": config.integer("mamba_d_conv", default=4),
-    }
-    shape["head_dim"] = max(1, config.integer("mamba_expand", default=2) * sizes.hidden // shape["heads"])
+    heads = config.integer("n_mamba_heads", default=8)
+    shape = Mamba2Shape(
+        heads=heads,
+        head_dim=max(1, config.integer("mamba_expand", default=2) * sizes.hidden // heads),
+        groups=config.integer("mamba_ngroups", default=1),
+        state=config.integer("mamba_d_state", default=64),
+        kernel=config.integer("mamba_d_conv", default=4),
+    )
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
-    groups += norm("layernorm", sizes.hidden, layers=sizes.layers) + mamba2(sizes.layers, sizes.hidden, **shape)
+    groups += norm("layernorm", sizes.hidden, layers=sizes.layers) + mamba2(sizes.layers, sizes.hidden, shape)
     if uses:
         groups += state_matrix("linear", sizes.hidden, sizes.hidden, uses)
         groups += _shared_blocks(config, sizes, wide, head_dim, uses)
-    caches = recurrent_group(sizes.layers, mamba2_state(**shape))
+    caches = recurrent_group(sizes.layers, mamba2_state(shape))
     if uses:
         caches += cache_groups([None] * len(uses), sizes.heads, sizes.kv_heads, head_dim, layers=uses)
     return structure(sizes, groups, caches)

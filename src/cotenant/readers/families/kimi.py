@@ -19,7 +19,7 @@ from cotenant.readers.blocks import (
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
 from cotenant.readers.families.deepseek import latent_model, mla
-from cotenant.readers.recurrent import kimi_delta, kimi_delta_state, recurrent_group
+from cotenant.readers.recurrent import KimiDeltaShape, kimi_delta, kimi_delta_state, recurrent_group
 from cotenant.readers.vision import MOST, layer_norm, matrix, patches, vit_layers, whole
 
 
@@ -33,18 +33,19 @@ def _kimi_linear(config: ConfigView) -> Structure:
     sizes = read_sizes(config.replaced(num_key_value_heads=None, head_dim=config.raw("v_head_dim")))
     delta = tuple(n - 1 for n in section.integers("kda_layers", least=1))
     mixing, attending = split_layers(sizes.layers, delta)
-    shape = {
-        "heads": section.integer("num_heads"), "head_dim": section.integer("head_dim"),
-        "kernel": section.integer("short_conv_kernel_size", default=4),
-    }  # fmt: skip
+    shape = KimiDeltaShape(
+        section.integer("num_heads"),
+        section.integer("head_dim"),
+        section.integer("short_conv_kernel_size", default=4),
+    )
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=2)
     if mixing:
-        groups += kimi_delta(mixing, sizes.hidden, full_gate=section.flag("use_full_rank_gate"), **shape)
+        groups += kimi_delta(mixing, sizes.hidden, shape, full_gate=section.flag("use_full_rank_gate"))
     if attending:
         groups += mla(config, sizes, attending) + _output_gate(config, sizes, attending)
     groups += _feed_forward(config, sizes) + _attention_residual(config, sizes)
-    caches = recurrent_group(mixing, kimi_delta_state(**shape))
+    caches = recurrent_group(mixing, kimi_delta_state(shape))
     if attending:
         ranks = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
         caches += (latent_cache(attending, sizes.heads, *ranks),)

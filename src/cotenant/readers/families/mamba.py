@@ -5,7 +5,7 @@ from __future__ import annotations
 from cotenant.readers.blocks import Groups, Structure, norm, vocabulary
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import MOST_WIDTH, Builder, Sizes, structure
-from cotenant.readers.recurrent import mamba1, mamba1_state, mamba2, mamba2_state, recurrent_group
+from cotenant.readers.recurrent import Mamba2Shape, mamba1, mamba1_state, mamba2, mamba2_state, recurrent_group
 
 
 def _sizes(config: ConfigView, *, tied: bool, inner: int) -> Sizes:
@@ -42,15 +42,15 @@ def _mamba(config: ConfigView) -> Structure:
 def _mamba2(config: ConfigView) -> Structure:
     heads, head_dim = config.integer("num_heads", default=128), config.integer("head_dim", default=64)
     sizes = _sizes(config, tied=False, inner=heads * head_dim)
-    shape = {
-        "heads": heads, "head_dim": head_dim, "groups": config.integer("n_groups", default=8),
-        "state": config.integer("state_size", default=128), "kernel": config.integer("conv_kernel", default=4),
-    }  # fmt: skip
-    groups = mamba2(
-        sizes.layers, sizes.hidden, conv_bias=config.flag("use_conv_bias", default=True),
-        bias=config.flag("use_bias"), **shape,
+    shape = Mamba2Shape(
+        heads, head_dim, config.integer("n_groups", default=8), config.integer("state_size", default=128),
+        config.integer("conv_kernel", default=4),
     )  # fmt: skip
-    return structure(sizes, _shell(sizes) + groups, recurrent_group(sizes.layers, mamba2_state(**shape)))
+    groups = mamba2(
+        sizes.layers, sizes.hidden, shape, conv_bias=config.flag("use_conv_bias", default=True),
+        bias=config.flag("use_bias"),
+    )  # fmt: skip
+    return structure(sizes, _shell(sizes) + groups, recurrent_group(sizes.layers, mamba2_state(shape)))
 
 
 BUILDERS: dict[str, Builder] = {

@@ -19,7 +19,7 @@ from cotenant.readers.blocks import (
 )
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
-from cotenant.readers.recurrent import mamba2, mamba2_state, recurrent_group
+from cotenant.readers.recurrent import Mamba2Shape, mamba2, mamba2_state, recurrent_group
 
 _KINDS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
 
@@ -63,8 +63,8 @@ def _layers(config: ConfigView, sizes: Sizes, pattern: str) -> Groups:
     groups = norm("norm", sizes.hidden, layers=tuple(range(len(pattern))))
     if at["M"]:
         groups += mamba2(
-            at["M"], sizes.hidden, conv_bias=config.flag("use_conv_bias", default=True),
-            bias=config.flag("use_bias"), **_mamba_shape(config),
+            at["M"], sizes.hidden, _mamba_shape(config), conv_bias=config.flag("use_conv_bias", default=True),
+            bias=config.flag("use_bias"),
         )  # fmt: skip
     if at["*"]:
         groups += attention(
@@ -75,14 +75,14 @@ def _layers(config: ConfigView, sizes: Sizes, pattern: str) -> Groups:
     return groups + (_experts(config, sizes, at["E"]) if at["E"] else ())
 
 
-def _mamba_shape(config: ConfigView) -> dict[str, int]:
-    return {
-        "heads": config.integer("mamba_num_heads", default=128),
-        "head_dim": config.integer("mamba_head_dim", default=64),
-        "groups": config.integer("n_groups", default=8),
-        "state": config.integer("ssm_state_size", default=128),
-        "kernel": config.integer("conv_kernel", default=4),
-    }
+def _mamba_shape(config: ConfigView) -> Mamba2Shape:
+    return Mamba2Shape(
+        heads=config.integer("mamba_num_heads", default=128),
+        head_dim=config.integer("mamba_head_dim", default=64),
+        groups=config.integer("n_groups", default=8),
+        state=config.integer("ssm_state_size", default=128),
+        kernel=config.integer("conv_kernel", default=4),
+    )
 
 
 def _draft(config: ConfigView, sizes: Sizes) -> Groups:
@@ -108,7 +108,7 @@ def _nemotron_h(config: ConfigView) -> Structure:
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm_f", sizes.hidden)
     groups += _layers(config, sizes, pattern) + _draft(config, sizes)
     dtype = {"float32": "fp32"}.get(config.text("mamba_ssm_cache_dtype"), "")
-    caches = recurrent_group(mixing, mamba2_state(**_mamba_shape(config), dtype=dtype))
+    caches = recurrent_group(mixing, mamba2_state(_mamba_shape(config), dtype=dtype))
     if attending:
         caches += cache_groups(
             [None] * len(attending), sizes.heads, sizes.kv_heads, sizes.head_dim, layers=attending

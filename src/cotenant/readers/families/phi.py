@@ -5,6 +5,7 @@ from __future__ import annotations
 from cotenant.readers.blocks import Structure
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, dense, layer_windows, read_sizes, sparse_feed_forward
+from cotenant.readers.vision import clip_layers, two_layer_projector, whole
 
 
 def _phi(config: ConfigView) -> Structure:
@@ -32,12 +33,35 @@ def _phimoe(config: ConfigView) -> Structure:
     )  # fmt: skip
 
 
+def _phi3_small(config: ConfigView) -> Structure:
+    """Biases and layer norms; every second layer attends block-sparsely, but keeps the whole past."""
+    sizes = read_sizes(config.replaced(intermediate_size=config.raw("ff_intermediate_size")), tied=True)
+    return dense(config, sizes=sizes, qkv_bias=True, out_bias=True, mlp_bias=True, norm_bias=True)
+
+
+def _phi3_vision(config: ConfigView) -> Structure:
+    """CLIP ViT-L/14 at 336 pixels behind Phi-3; crops are merged 2 x 2 and separated by learned vectors."""
+    text = _phi3(config)
+    width = config.section("img_processor").integer("image_dim_out", default=1024)
+    tower = ConfigView(
+        {"hidden_size": width, "intermediate_size": 4 * width, "num_hidden_layers": 24, "patch_size": 14,
+         "image_size": 336}
+    )  # fmt: skip
+    groups = clip_layers(tower) + whole("img_projection.separators", 4 * width, copies=2)
+    groups += two_layer_projector(text.hidden_size, 4 * width)
+    return text.extended(*groups, modalities=("text", "image"))
+
+
 BUILDERS: dict[str, Builder] = {
     "PhiForCausalLM": _phi,
     "phi": _phi,
     "phi-msft": _phi,
     "Phi3ForCausalLM": _phi3,
     "phi3": _phi3,
+    "Phi3SmallForCausalLM": _phi3_small,
+    "phi3small": _phi3_small,
+    "Phi3VForCausalLM": _phi3_vision,
+    "phi3_v": _phi3_vision,
     "PhiMoEForCausalLM": _phimoe,
     "PhimoeForCausalLM": _phimoe,
     "phimoe": _phimoe,

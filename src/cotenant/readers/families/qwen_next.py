@@ -21,7 +21,7 @@ from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
 from cotenant.readers.families.qwen import moe_feed_forward
 from cotenant.readers.families.qwen_vl import qwen3_tower
-from cotenant.readers.recurrent import gated_delta, gated_delta_state, recurrent_group
+from cotenant.readers.recurrent import DeltaShape, gated_delta, gated_delta_state, recurrent_group
 
 
 def _full_layers(config: ConfigView, sizes: Sizes) -> tuple[int, ...]:
@@ -50,13 +50,13 @@ def _decoder(config: ConfigView, *, tied: bool, mtp: int) -> Structure:
     sizes = read_sizes(config.with_defaults(head_dim=256), tied=tied, inner=1)
     sparse = "num_experts" in config
     full, linear_layers = split_layers(sizes.layers, _full_layers(config, sizes))
-    shape = {
-        "key_heads": config.integer("linear_num_key_heads", default=16),
-        "value_heads": config.integer("linear_num_value_heads", default=32),
-        "key_dim": config.integer("linear_key_head_dim", default=128),
-        "value_dim": config.integer("linear_value_head_dim", default=128),
-        "kernel": config.integer("linear_conv_kernel_dim", default=4),
-    }
+    shape = DeltaShape(
+        key_heads=config.integer("linear_num_key_heads", default=16),
+        value_heads=config.integer("linear_num_value_heads", default=32),
+        key_dim=config.integer("linear_key_head_dim", default=128),
+        value_dim=config.integer("linear_value_head_dim", default=128),
+        kernel=config.integer("linear_conv_kernel_dim", default=4),
+    )
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied)
     if full:
         groups += attention(
@@ -64,7 +64,7 @@ def _decoder(config: ConfigView, *, tied: bool, mtp: int) -> Structure:
             gated=config.flag("attn_output_gate", default=True),
         )  # fmt: skip
     if linear_layers:
-        groups += gated_delta(linear_layers, sizes.hidden, **shape)
+        groups += gated_delta(linear_layers, sizes.hidden, shape)
     mlp = _mlp(config, sparse)
     groups += mlp(sizes)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=2) + norm("norm", sizes.hidden)
@@ -73,7 +73,7 @@ def _decoder(config: ConfigView, *, tied: bool, mtp: int) -> Structure:
     caches = (
         cache_groups([None] * len(full), sizes.heads, sizes.kv_heads, sizes.head_dim, layers=full) if full else ()
     )
-    state = gated_delta_state(**shape, dtype=_state_dtype(config))
+    state = gated_delta_state(shape, dtype=_state_dtype(config))
     return structure(
         sizes, groups, caches + recurrent_group(linear_layers, state),
         num_experts=config.integer("num_experts", least=0) if sparse else 0,
