@@ -60,6 +60,7 @@ class ProfileRules:
     `logit_bytes` are the bytes alive per element of (rows x vocabulary) at the sampler's peak; `rows` follow
     max_num_seqs. `compiled`: the forward pass runs compiled, so intermediates die early.
     `latent_workspace_tokens`: MLA's chunked-prefill workspace, whose up-projection is allocated in full.
+    `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs.
     """
 
     logit_bytes: float
@@ -69,6 +70,7 @@ class ProfileRules:
     compiled: bool = True
     moe_chunk_tokens: int = 32768
     latent_workspace_tokens: int = 0
+    resident_logit_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,9 @@ class EngineRules(Protocol):
 
     def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
         """The rules of that version (on that card, where they differ): the same object for the same rules."""
+
+    def profile(self, model: ModelSpec, version: Version, gpu: GpuSpec | None = None) -> ProfileRules:
+        """How the profile run goes for that model: one version may run models in more than one way."""
 
     def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
         """How its kernels for that format pad expert matrices on that card; None: not at all."""

@@ -60,6 +60,11 @@ class Vllm:
         """Memory rules of a version; the same object for the same release number and generation."""
         return _rules(_release(version, gpu))
 
+    def profile(self, model: ModelSpec, version: Version, gpu: GpuSpec | None = None) -> ProfileRules:
+        """The second model runner where the version uses it for that model, else the version's own."""
+        release = _release(version, gpu)
+        return _second_profile(release) if _has_second_runner(model, release) else _rules(release).profile
+
     def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
         """MXFP4 experts (model_executor/layers/quantization/mxfp4.py): Blackwell's kernel pads both sides to 256,
         Hopper's swizzled layout the packed inputs to 256, Marlin the inner width to 128 and the hidden to 256."""
@@ -182,6 +187,46 @@ def _profile_rules(release: _Release) -> ProfileRules:
         compiled=release >= (0, 8),
         moe_chunk_tokens=32768 if release >= (0, 6) else 65536,
         latent_workspace_tokens=65536 if release >= (0, 9) else 0,
+    )
+
+
+# Architectures that the second model runner took first (config/vllm.py); none else before 0.25.
+_SECOND_RUNNER = (
+    ((0, 24), frozenset({"Qwen3ForCausalLM", "DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM",
+                         "GraniteMoeForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"})),
+    ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM"})),
+    ((0, 22), frozenset({"Qwen3ForCausalLM"})),
+)  # fmt: skip
+_SECOND_RUNNER_EXPERTS = frozenset(
+    {"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM", "DeepseekV4ForCausalLM"}
+)
+
+
+def _has_second_runner(model: ModelSpec, release: _Release) -> bool:
+    """Whether the release runs that model with its second runner: all from 0.29 on, dense ones without a state
+    from 0.25, a list before (use_v2_model_runner)."""
+    if model.encoder_only or release < (0, 22):
+        return False
+    if release >= (0, 29):
+        return True
+    if release >= (0, 25):
+        stateful = any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups)
+        return not stateful and (not model.num_experts or model.architecture in _SECOND_RUNNER_EXPERTS)
+    known = next(names for since, names in _SECOND_RUNNER if release >= since)
+    return model.architecture in known and (release >= (0, 24) or not model.quantization)
+
+
+@lru_cache(maxsize=256)
+def _second_profile(release: _Release) -> ProfileRules:
+    """Its dummy run draws without copies: logits in 16 bits, and their gathered parts. It keeps a count of every
+    token for every slot (int32) and a bit mask of the prompt (v1/worker/gpu/sample/penalties.py); since 0.27 the
+    budget pays for what is allocated between loading and profiling."""
+    return replace(
+        _rules(release).profile,
+        logit_bytes=2.5,
+        logit_bytes_low=2.0,
+        logit_bytes_small=2.5,
+        resident_logit_bytes=4.125 if release >= (0, 27) else 0.0,
     )
 
 

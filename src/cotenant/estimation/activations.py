@@ -48,7 +48,7 @@ def activations(
     """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
     key = (
         settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
-        settings.max_model_len, settings.block_size,
+        settings.max_model_len, settings.block_size, settings.enforce_eager,
     )  # fmt: skip
     return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
 
@@ -63,7 +63,8 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     if last_stage and not model.encoder_only:
         rows = min(settings.max_num_seqs or 1, tokens)
         sampler = _sampler_bytes(model, rows, tokens, rules)
-    peak = round(max(layer, sampler))
+    resident = rows * model.vocab_size * rules.resident_logit_bytes
+    peak = round(max(layer, sampler) + resident)
     what = (
         f"{rows} rows of {model.vocab_size:,} logits"
         if sampler > layer
@@ -71,7 +72,7 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     )
     least = peak
     if sampler > layer and rules.logit_bytes_low < rules.logit_bytes:
-        least = round(max(layer, sampler * rules.logit_bytes_low / rules.logit_bytes))
+        least = round(max(layer, sampler * rules.logit_bytes_low / rules.logit_bytes) + resident)
     return _with_doubts(model, peak, least, sampler > layer, what)
 
 
@@ -83,7 +84,7 @@ def _sampler_bytes(model: ModelSpec, rows: int, tokens: int, rules: ProfileRules
 def _layer_bytes(
     model: ModelSpec, widths: LayerWidths, tokens: int, settings: EngineSettings, rules: ProfileRules
 ) -> float:
-    stream = (2 if rules.compiled else 3) * widths.hidden
+    stream = (2 if rules.compiled and not settings.enforce_eager else 3) * widths.hidden
     attention = stream + 2 * widths.attention + widths.output
     dense = stream + widths.inner * 1.5
     state = stream + 2 * widths.state

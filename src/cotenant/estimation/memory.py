@@ -81,6 +81,7 @@ def replica_memory(
     layout = cache_layout(model, resolved, rules.cache)
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
     padding = engine.expert_padding(format.name, gpu)
+    profile = engine.profile(model, version, gpu)
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
         dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
@@ -92,7 +93,7 @@ def replica_memory(
     charged = used_bytes if rules.runtime.others_in_budget else 0
     found = []
     for stage in range(stages):
-        active = activations(model, resolved, rules.profile, last_stage=stage == stages - 1)
+        active = activations(model, resolved, profile, last_stage=stage == stages - 1)
         spent = total((terms[stage * ranks].bytes, active.bytes, shared.inside))
         if resolved.kv_cache_memory_bytes is not None:
             room = Interval.exact(resolved.kv_cache_memory_bytes)

@@ -19,7 +19,7 @@ from cotenant.estimation.memo import IdentityCache
 from cotenant.units import KIB, MIB
 
 # Kernels loaded while running, library workspaces: what a single GPU's log calls non-torch memory.
-_LIBRARIES = Interval(10 * MIB, 80 * MIB, 300 * MIB)
+_LIBRARIES = Interval(5 * MIB, 70 * MIB, 300 * MIB)
 # The CUDA context itself, created before the first measurement.
 _CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
 # NCCL channels and all-reduce buffers of a group of GPUs: over PCIe, and over links (more channels, and
@@ -27,7 +27,7 @@ _CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
 _OVER_PCIE = Interval(80 * MIB, 250 * MIB, 600 * MIB)
 _OVER_LINKS = Interval(150 * MIB, 500 * MIB, 2000 * MIB)
 _LINKED = 200e9  # bytes/s of all links together; bridges of two cards stay below
-_COMMUNICATORS_LATER = Interval(0, 100 * MIB, 600 * MIB)
+_COMMUNICATORS_LATER = Interval(0, 60 * MIB, 600 * MIB)
 # What a captured graph keeps: its pool's outputs once, and its nodes for every layer.
 _GRAPH_POOL = 100 * MIB
 _GRAPH_NODES = 96 * KIB

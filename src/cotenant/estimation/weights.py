@@ -31,9 +31,15 @@ _MERGED = {
     "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
 }  # fmt: skip
 
-# Half of a 90 % interval as a share: what a format's rules leave open (padding for kernels, tensors that a
-# checkpoint keeps unquantised). Plain dtypes leave nothing.
-_PLAIN, _QUANTISED, _STORED = 0.004, 0.02, 0.006
+# How far the 90 % interval reaches (below, above), as shares: what a format's rules leave open. Plain dtypes
+# leave nothing but buffers; kernels pad quantised matrices.
+_Spread = tuple[float, float]
+_PLAIN: _Spread = (0.004, 0.004)
+_STORED: _Spread = (0.006, 0.006)
+_QUANTISED: _Spread = (0.02, 0.02)
+# Formats whose checkpoints often keep layers in 16 bits (ignore lists, dynamic variants): more, not less.
+_LOOSE_FORMATS = frozenset({"bnb-nf4", "bnb-int8", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"})
+_LOOSE: _Spread = (0.02, 0.18)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,7 @@ class StageWeights:
 
     bytes: int
     largest: int
-    spread: float
+    spread: _Spread
 
 
 _CACHE: IdentityCache[tuple[StageWeights, ...]] = IdentityCache()
@@ -168,9 +174,11 @@ def _stage_weights(
     return tuple(found)
 
 
-def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[float, float]:  # noqa: A002
-    """(factor that makes our sum the checkpoint's exact size, half width of the interval as a share)."""
+def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[float, _Spread]:  # noqa: A002
+    """(factor that makes our sum the checkpoint's exact size, how far the interval reaches)."""
     spread = _QUANTISED if format.storage else _PLAIN
+    if format.name in _LOOSE_FORMATS:
+        spread = _LOOSE
     if model.stored_bytes is None or not _is_own(model, format):
         return 1.0, spread
     ours = sum(_group_bytes(model, format, group, dtype) for group in model.parameters)
@@ -220,8 +228,8 @@ def rotary_bytes(model: ModelSpec) -> int:
 
 def _interval(stage: StageWeights, extra: int) -> Interval:
     value = stage.bytes + extra
-    wide = ceil(stage.bytes * stage.spread + extra * 0.25)
-    return Interval(value - wide, value, value + wide)
+    below, above = (ceil(stage.bytes * share + extra * 0.25) for share in stage.spread)
+    return Interval(value - below, value, value + above)
 
 
 def _why(
