@@ -63,12 +63,13 @@ def report_error(error: CotenantError, *, as_json: bool) -> None:
 
         emit(error_document(error))
         return
+    colour = False if os.environ.get("NO_COLOR") else None  # None: on a terminal only
     for fault in error.faults():
         where = f"{fault.path}: " if fault.path else ""
-        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=colour)
         click.echo(f"{where}{fault.message}", err=True)
         if fault.hint:
-            click.secho("hint: ", fg="cyan", bold=True, nl=False, err=True)
+            click.secho("hint: ", fg="cyan", bold=True, nl=False, err=True, color=colour)
             click.echo(fault.hint, err=True)
 
 
