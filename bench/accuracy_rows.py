@@ -122,6 +122,8 @@ def _read_model(path: Path, name: str) -> ModelSpec:
 def _model(configs: Path, row: Row) -> ModelSpec:
     if not row.get("config_file"):
         raise UnsupportedError("no config belongs to this record")
+    if row.get("config_exact") is False:
+        raise UnsupportedError("the config holds class defaults, not this model's sizes")
     model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
@@ -210,8 +212,8 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
     if not text and not any(mark in name for mark in _NAMED):
         own = model.quantization
         return find_format(own) if own else find_format("bf16")
-    if text == "fp8" and model.quantization == "fp8-block":
-        return find_format("fp8-block")
+    if text == "fp8" and model.quantization.startswith("fp8"):
+        return find_format(model.quantization)
     if "8bit" in name or "int8" in name:
         return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
     if "auto_round" in text:

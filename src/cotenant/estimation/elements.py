@@ -31,6 +31,7 @@ def stored_bytes(shape: tuple[int, ...], storage: Storage | None, dtype: str) ->
         + _groups(rows, columns, storage) * (storage.scale_bits + storage.zero_bits) / 8
         + columns * storage.input_bits / 8
         + storage.tensor_bits / 8
+        + storage.tensor_bits / 8
     )
 
 

@@ -24,6 +24,8 @@ def stored_format(config: Mapping[str, Any]) -> str:
     method = _text(found.get("quant_method") or found.get("quant_algo")).lower()
     reader = _READERS.get(method)
     name = reader(found) if reader is not None else ""
+    if name == "fp8-block" and _text(config.get("expert_dtype")).lower() == "fp4":
+        name = "fp8-fp4-experts"  # DeepSeek-V4: experts packed apart from the section's scheme
     return name or f"unknown:{method or 'unnamed'}"
 
 
