@@ -18,9 +18,17 @@ class ConfigView:
     that one reading finds every fault; `raise_faults` then raises them. Sections share their parent's list.
     """
 
-    __slots__ = ("_faults", "_path", "_values")
+    __slots__ = ("_document", "_faults", "_path", "_values")
 
-    def __init__(self, values: Mapping[str, Any], *, path: str = "$", faults: list[CotenantError] | None = None):
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        *,
+        path: str = "$",
+        faults: list[CotenantError] | None = None,
+        document: str = "config.json",
+    ):
+        self._document = document
         self._values = values
         self._path = path
         self._faults: list[CotenantError] = [] if faults is None else faults
@@ -36,7 +44,12 @@ class ConfigView:
     def fault(self, key: str, problem: str, *, hint: str = "") -> None:
         """Note that the value under `key` cannot be used."""
         path = f"{self._path}.{key}"
-        self._faults.append(FormatError(f"config.json: {path} {problem}", hint=hint, path=path))
+        self.note(FormatError(f"{self._document}: {path} {problem}", hint=hint, path=path))
+
+    def note(self, error: CotenantError) -> None:
+        """Keep an error to be raised with the others; the same one twice counts once."""
+        if all((error.path, error.message) != (known.path, known.message) for known in self._faults):
+            self._faults.append(error)
 
     def raise_faults(self) -> None:
         """Raise what was noted: one FormatError, or InputErrors with all of them."""
@@ -137,19 +150,22 @@ class ConfigView:
         for key in keys:
             value = self._values.get(key)
             if isinstance(value, Mapping):
-                return ConfigView(value, path=f"{self._path}.{key}", faults=self._faults)
+                return self._like(value, f"{self._path}.{key}")
             if value is not None:
                 self.fault(key, f"must be an object, not {_shown(value)}")
-        return ConfigView({}, path=f"{self._path}.{keys[0]}", faults=self._faults)
+        return self._like({}, f"{self._path}.{keys[0]}")
 
     def with_defaults(self, **values: Any) -> ConfigView:
         """The same object where keys that are missing take these values (a class default of the family)."""
         present = {key: value for key, value in self._values.items() if value is not None}
-        return ConfigView({**values, **present}, path=self._path, faults=self._faults)
+        return self._like({**values, **present}, self._path)
 
     def replaced(self, **values: Any) -> ConfigView:
         """The same object with these values whatever stood there."""
-        return ConfigView({**self._values, **values}, path=self._path, faults=self._faults)
+        return self._like({**self._values, **values}, self._path)
+
+    def _like(self, values: Mapping[str, Any], path: str) -> ConfigView:
+        return ConfigView(values, path=path, faults=self._faults, document=self._document)
 
 
 def _shown(value: object) -> str:

@@ -137,6 +137,11 @@ def _deepseek(config: ConfigView) -> Structure:
     return latent_model(config)
 
 
+def _mistral4(config: ConfigView) -> Structure:
+    """Mistral Small 4: DeepSeek's layer with a router that has no correction bias."""
+    return latent_model(config.with_defaults(topk_method="greedy"))
+
+
 def _deepseek_v32(config: ConfigView) -> Structure:
     layers = config.integer("num_hidden_layers", most=10_000)
     return latent_model(config, indexed=tuple(range(layers)))
@@ -152,6 +157,9 @@ BUILDERS: dict[str, Builder] = {
     "kimi_k2": _deepseek,
     "DeepseekV32ForCausalLM": _deepseek_v32,
     "deepseek_v32": _deepseek_v32,
+    "Mistral4ForCausalLM": _mistral4,
+    "MistralLarge3ForCausalLM": _deepseek,
+    "mistral4": _mistral4,
     "Glm4MoeLiteForCausalLM": _deepseek,
     "glm4_moe_lite": _deepseek,
 }

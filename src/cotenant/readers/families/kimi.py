@@ -29,9 +29,14 @@ def _kimi_linear(config: ConfigView) -> Structure:
         n_routed_experts=config.raw("num_experts"), n_shared_experts=config.raw("num_shared_experts"),
         num_experts_per_tok=config.raw("num_experts_per_token"),
     )  # fmt: skip
-    section = config.section("linear_attn_config")
+    section = config.section("linear_attn_config").with_defaults(
+        num_heads=config.raw("linear_num_heads"), head_dim=config.raw("linear_head_dim")
+    )
     sizes = read_sizes(config.replaced(num_key_value_heads=None, head_dim=config.raw("v_head_dim")))
-    delta = tuple(n - 1 for n in section.integers("kda_layers", least=1))
+    kinds = config.texts("layer_types")
+    delta: Layers = tuple(n - 1 for n in section.integers("kda_layers", least=1))
+    if kinds and not delta:
+        delta = tuple(n for n, kind in enumerate(kinds) if kind == "linear_attention")
     mixing, attending = split_layers(sizes.layers, delta)
     shape = KimiDeltaShape(
         section.integer("num_heads"),
@@ -65,6 +70,9 @@ def _output_gate(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
 def _feed_forward(config: ConfigView, sizes: Sizes) -> Groups:
     """Experts after the first dense layers; in K3 they work in a narrower space (`routed_expert_hidden_size`)."""
     first = config.integer("first_k_dense_replace", default=0, least=0)
+    kinds = config.texts("mlp_layer_types")
+    if len(kinds) == sizes.count:
+        first = kinds.count("dense")
     plain, sparse = sizes.layers[:first], sizes.layers[first:]
     count, inner = config.integer("n_routed_experts"), config.integer("moe_intermediate_size")
     latent = config.optional_integer("routed_expert_hidden_size", least=1)
