@@ -105,8 +105,8 @@ def test_faults_are_named_by_path(figures: dict[str, Any], path: str) -> None:
 
 
 _JUNK = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12), st.lists(st.integers(), max_size=2),
-    st.sampled_from(["7B", "14GB", "128KiB", 8, 32]),
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12),
+    st.lists(st.integers(), max_size=2), st.sampled_from(["7B", "14GB", "128KiB", 8, 32]),
 )  # fmt: skip
 
 

@@ -37,6 +37,10 @@ def open_model(source: object) -> LoadedModel:
     text = os.fspath(source)
     if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_NAME or "\0" in text:
         raise InputError("a model's name is text of at most 4,096 characters")
+    if text.lstrip().startswith("{"):
+        from cotenant.readers.yaml_text import read_document
+
+        return open_model(read_document(text, path="the model").value)
     if not isinstance(source, str) or _is_path(text):
         from cotenant.edge.files import load_path
 

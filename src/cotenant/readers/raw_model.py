@@ -8,8 +8,8 @@ layers.
 
 An unknown hidden size follows from 12 x layers x hidden^2 = parameters, the count of a plain transformer layer
 (4 hidden^2 of attention, 8 hidden^2 of feed-forward; Kaplan et al. 2020, arXiv:2001.08361, table 1), rounded to
-64; it sizes activations and step times alone, never weights or cache. The shape of the matrices is unknown too: squares
-of the hidden size stand for them.
+64; it sizes activations and step times alone, never weights or cache. The shape of the matrices is unknown too:
+squares of the hidden size stand for them.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _print_cache(anatomy: Anatomy, console: Console) -> None:
         console, f"KV cache in {model.dtype}: {anatomy.kv_bytes_per_token:,} B a token{beside}", indent=0
     )
     rows = table(
-        "layers", "", "kind", "heads", "width", "a token", "a sequence", "keeps", left=("kind",), wrap="keeps"
+        "layers", "kind", "heads", "width", "a token", "a sequence", "keeps", left=("kind",), wrap="keeps"
     )
     for part in anatomy.groups:
         rows.add_row(*_group_row(part))
