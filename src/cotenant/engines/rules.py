@@ -105,7 +105,8 @@ class ExpertPadding:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRules:
-    """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head."""
+    """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head.
+    `unsplit_weights`: loaded with an allocator that splits nothing off large tensors."""
 
     capacity: Capacity
     cache: CacheRules
@@ -113,6 +114,7 @@ class MemoryRules:
     runtime: RuntimeRules
     has_cache_bytes: bool  # knows kv_cache_memory_bytes
     adapters_on_vocabulary: bool
+    unsplit_weights: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -91,8 +91,12 @@ class Vllm:
             tokens = min(tokens, seqs * length)
         if settings.max_num_seqs is None:
             seqs = min(seqs, tokens)
+        slots = settings.adapters
+        if slots is not None:
+            slots = replace(slots, max_lora_rank=_lora_rank(slots.max_lora_rank))
         return replace(
             settings,
+            adapters=slots,
             max_model_len=length,
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
@@ -157,6 +161,7 @@ def _rules(release: _Release) -> MemoryRules:
         runtime=_runtime_rules(release),
         has_cache_bytes=release >= (0, 10, 2),
         adapters_on_vocabulary=True,
+        unsplit_weights=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
         notes=_notes(release),
     )
 
@@ -357,12 +362,24 @@ def _decimal(share: float | None) -> str | None:
     return None if share is None else f"{share:.4f}".rstrip("0").rstrip(".")
 
 
+def _lora_rank(rank: int) -> int:
+    """The smallest rank that vLLM accepts for its slots and that holds `rank` (config, LoRAConfig)."""
+    found = next((allowed for allowed in _LORA_RANKS if allowed >= rank), None)
+    if found is None:
+        raise UnsupportedError(f"LoRA rank {rank} is above {_LORA_RANKS[-1]}, the most that vLLM takes")
+    return found
+
+
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
 def _adapter_flags(settings: EngineSettings, adapters: Sequence[Adapter]) -> tuple[str, ...]:
     """LoRA: slots, the largest rank, and each adapter as name=path."""
     if settings.adapters is None and not adapters:
         return ()
     slots = settings.adapters.max_loras if settings.adapters else len(adapters)
     rank = settings.adapters.max_lora_rank if settings.adapters else max(adapter.rank for adapter in adapters)
+    rank = _lora_rank(rank)
     flags: tuple[str, ...] = ("--enable-lora", "--max-loras", str(slots), "--max-lora-rank", str(rank))
     if adapters:
         flags += ("--lora-modules", *(f"{adapter.name}={adapter.source or adapter.name}" for adapter in adapters))

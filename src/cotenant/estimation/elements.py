@@ -44,12 +44,13 @@ def _groups(rows: int, columns: int, storage: Storage) -> int:
     return rows if storage.group_size == 0 else rows * ceil(columns / storage.group_size)
 
 
-def allocated_bytes(size: float) -> float:
+def allocated_bytes(size: float, *, unsplit: bool = False) -> float:
     """What PyTorch's caching allocator counts for a tensor of `size` bytes, on average over many alike.
 
     From 10 MiB on a request gets its own segment, rounded up to 2 MiB; below, tensors share segments of
     20 MiB. A rest of at most 1 MiB is not split off, so it counts as part of the tensor
-    (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, should_split).
+    (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, should_split). `unsplit`: the engine loads
+    with max_split_size_mb 20, so that no rest is split off a tensor of 20 MiB or more.
     """
     if size <= MIB:
         return ceil(size / 512) * 512
@@ -58,4 +59,4 @@ def allocated_bytes(size: float) -> float:
         rest = _SEGMENT - many * size
         return size + (rest / many if rest <= MIB else 0)
     rest = -size % _ROUND
-    return size + (rest if rest <= MIB else 0)
+    return size + (rest if rest <= MIB or (unsplit and size >= _SEGMENT) else 0)

@@ -58,7 +58,8 @@ def settings_for_pool(
     memory = replica_memory(
         model, gpu, open_settings, engine=engine, version=version, format=format, used_bytes=used_bytes
     )
-    return size_pool(memory, kv_bytes, in_bytes=in_bytes and memory.rules.has_cache_bytes)
+    sized = size_pool(memory, kv_bytes, in_bytes=in_bytes and memory.rules.has_cache_bytes)
+    return replace(sized, settings=replace(sized.settings, block_size=settings.block_size))
 
 
 def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing:

@@ -85,7 +85,7 @@ def replica_memory(
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
         dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
-        padding=padding, data_parallel_size=resolved.data_parallel_size,
+        padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
     )  # fmt: skip
     raw = stage_weights(model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size)
     shared = runtime(model, gpu, resolved, rules.runtime)

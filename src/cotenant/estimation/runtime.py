@@ -20,6 +20,8 @@ from cotenant.units import KIB, MIB
 
 # Kernels loaded while running, library workspaces: what a single GPU's log calls non-torch memory.
 _LIBRARIES = Interval(5 * MIB, 70 * MIB, 300 * MIB)
+# ROCm's libraries keep larger workspaces of their own.
+_LIBRARIES_AMD = Interval(20 * MIB, 250 * MIB, 1200 * MIB)
 # The CUDA context itself, created before the first measurement.
 _CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
 # NCCL channels and all-reduce buffers of a group of GPUs: over PCIe, and over links (more channels, and
@@ -56,17 +58,17 @@ _CACHE: IdentityCache[Runtime] = IdentityCache()
 
 def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
     """The runtime term of one rank, from resolved settings."""
-    linked = (gpu.link_bandwidth or 0) >= _LINKED
+    linked, amd = (gpu.link_bandwidth or 0) >= _LINKED, gpu.vendor.lower() == "amd"
     key = (
-        linked, settings.data_parallel_size,
+        linked, amd, settings.data_parallel_size,
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
         settings.enforce_eager,
     )  # fmt: skip
-    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked))
+    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, amd))
 
 
-def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool) -> Runtime:
-    inside, beside, on_top = [_LIBRARIES], list[Interval](), list[Interval]()
+def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, amd: bool) -> Runtime:
+    inside, beside, on_top = [_LIBRARIES_AMD if amd else _LIBRARIES], list[Interval](), list[Interval]()
     (inside if rules.context_in_budget else beside).append(_CONTEXT)
     group = settings.tensor_parallel_size * settings.pipeline_parallel_size * settings.data_parallel_size
     if group > 1:

@@ -66,19 +66,15 @@ def weights_per_rank(
     adapters_on_vocabulary: bool = True,
     padding: ExpertPadding | None = None,
     data_parallel_size: int = 1,
+    unsplit: bool = False,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
     rank instead of a slice of each, which leaves its bytes the same. Raises UnsupportedError for a format without
     rules."""
     key = (
-        tensor_parallel_size,
-        pipeline_parallel_size,
-        dtype,
-        adapters,
-        adapters_on_vocabulary,
-        padding,
-        data_parallel_size,
-    )
+        tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding,
+        data_parallel_size, unsplit,
+    )  # fmt: skip
     return _TERMS.get((model, format), key, lambda: _terms(model, format, *key))
 
 
@@ -92,8 +88,11 @@ def _terms(
     adapters_on_vocabulary: bool,
     padding: ExpertPadding | None,
     copies: int,
+    unsplit: bool,
 ) -> tuple[Term, ...]:
-    stages = stage_weights(model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies)
+    stages = stage_weights(
+        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit
+    )
     terms = []
     for number, stage in enumerate(stages):
         extra = 0
@@ -114,9 +113,10 @@ def stage_weights(
     dtype: str,
     padding: ExpertPadding | None = None,
     copies: int = 1,
+    unsplit: bool = False,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype, padding, copies)
+    key = (ranks, stages, dtype, padding, copies, unsplit)
     return _CACHE.get((model, format), key, lambda: _stage_weights(model, format, *key))
 
 
@@ -147,6 +147,7 @@ def _stage_weights(
     dtype: str,
     padding: ExpertPadding | None,
     copies: int,
+    unsplit: bool,
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
@@ -168,7 +169,7 @@ def _stage_weights(
             entry = sizes.setdefault((_merged(group.name), group.layers), [0.0, many])
             entry[0] += size * scale
             rest += many * _absorbed(group, ranks)
-        total = rest + sum(count * allocated_bytes(size) for size, count in sizes.values())
+        total = rest + sum(count * allocated_bytes(size, unsplit=unsplit) for size, count in sizes.values())
         largest = max((size for size, _ in sizes.values()), default=total)
         found.append(StageWeights(ceil(total + rotary_bytes(model)), ceil(largest), spread))
     return tuple(found)

@@ -1,0 +1,95 @@
+"""What llama.cpp prints about memory, from the GGML days of 2023 to builds of 2026. Its figures are MiB.
+
+Sources: src/llama-{model,context,kv-cache,memory-recurrent}.cpp and the llama.cpp of older builds,
+common/{common,fit}.cpp, ggml/src/ggml-{backend,alloc}.c, ggml/src/ggml-cuda/ggml-cuda.cu, tools/mtmd/clip.cpp.
+"""
+
+from __future__ import annotations
+
+from cotenant.engines.logs.line import EngineLog, LogLine
+
+_DEVICE = r"(?P<draft>DRAFT )?.*?\b(?P<device>[A-Z][\w]*)(?:\[[^\]]*\])?\s+"
+_MIB = r"\s*=\s*(?P<{0}><N>) Mi?B"
+_SETTINGS = {
+    "n_ctx": "n_ctx", "n_ctx_seq": "n_ctx_seq", "n_seq_max": "n_parallel", "n_batch": "n_batch",
+    "n_ubatch": "n_ubatch", "flash_attn": "flash_attn", "kv_unified": "kv_unified",
+}  # fmt: skip
+_FACTS = ("n_layer", "n_head", "n_embd", "n_vocab", "n_swa")
+_FLAGS = {
+    "ctx-size": "n_ctx", "batch-size": "n_batch", "ubatch-size": "n_ubatch", "parallel": "n_parallel",
+    "n-gpu-layers": "n_gpu_layers", "cache-type-k": "type_k", "cache-type-v": "type_v", "model": "model",
+}  # fmt: skip
+
+
+def _buffer(kind: str, name: str) -> str:
+    return _DEVICE + kind + r" buffer size" + _MIB.replace("{0}", name)
+
+
+_CONTEXTS = ("llama_context:", "llama_init_from_model:", "llama_new_context_with_model:")
+
+LLAMA_CPP = EngineLog(
+    engine="llama.cpp",
+    title="llama.cpp",
+    signs=("ggml_", "llama_model_load", "llama-server", "llama_kv_cache"),
+    lines=(
+        LogLine("build: ", r"build: (?P<engine_version>\d{1,6}) \(", starts=True),
+        LogLine("build_info", r"build_info:? *=?:? *(?P<engine_version>b\d{1,6})", starts=True),
+        LogLine("main: build =", r"build = (?P<engine_version>\d{1,6}) \(", starts=True),
+        LogLine("llama-server ", keys=_FLAGS),
+        LogLine("loading model '", r"loading model '(?P<model>[^']{1,300})'"),
+        LogLine("general.name", r"general\.name\s+str\s+= (?P<model>.{1,120}?)\s*$"),
+        LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
+        LogLine("using device ", r"using device (?P<device_used>\w+) \((?P<gpu>[^)]{1,80})\)"),
+        LogLine(
+            "offloaded ",
+            r"offloaded (?P<layers_on_gpu>\d+)/(?P<layers_all>\d+) layers to GPU",
+        ),
+        *(LogLine(text, keys=_SETTINGS) for text in _CONTEXTS),
+        *(LogLine(f"{fact} ", rf"\b{fact}\s+= (?P<{fact}>\d+)\b") for fact in _FACTS),
+        LogLine("model buffer size", _buffer("model", "model_buffer_mib")),
+        LogLine("llm_load_tensors:", r"llm_load_tensors:" + _buffer("", "model_buffer_mib").replace(r"\s+ buffer", r"\s+buffer")),
+        LogLine("KV buffer size", _buffer("KV", "kv_buffer_mib") + r"(?: \((?P<kv_kind>non-SWA|SWA),)?"),
+        LogLine("RS buffer size", _buffer("RS", "rs_buffer_mib")),
+        LogLine("compute buffer size", r"(?P<mmproj>alloc_compute_meta)?:?.*?" + _buffer("compute", "compute_buffer_mib")),
+        LogLine("output buffer size", _buffer("output", "output_buffer_mib")),
+        LogLine("creating non-SWA KV cache", section="full"),
+        LogLine("SWA KV cache, size", r"creating\s+SWA KV cache, size = (?P<swa_cells><N>) cells", section="swa"),
+        LogLine(
+            "llama_kv_cache",
+            r"(?P<draft>DRAFT )?.*?: size\s*=\s*(?P<kv_cache_mib><N>) MiB \(\s*(?P<cells>\d+) cells,\s*"
+            r"(?P<layers>\d+) layers(?:,\s*(?P<seqs>\d+(?:/\s?\d+)?) seqs)?\s*\)"
+            r"(?:, K \((?P<type_k>\w+)\):\s*(?P<k_mib><N>) MiB, V \((?P<type_v>\w+)\):\s*(?P<v_mib><N>) MiB)?",
+        ),
+        LogLine(
+            "KV self size",
+            r"KV self size\s*=\s*(?P<kv_cache_mib><N>) MiB"
+            r"(?:, K \((?P<type_k>\w+)\):\s*(?P<k_mib><N>) MiB, V \((?P<type_v>\w+)\):\s*(?P<v_mib><N>) MiB)?"
+            r"(?:, c\^KV \((?P<type_c>\w+)\):\s*(?P<c_mib><N>) MiB)?",
+        ),
+        LogLine("kv self size", r"kv self size\s*=\s*(?P<kv_cache_mib><N>) MB"),
+        LogLine("llama_memory_recurrent: size", r"size =\s*(?P<rs_total_mib><N>) MiB"),
+        LogLine(
+            "memory_breakdown_print",
+            r"-\s+(?P<device>\w+)(?: \((?P<gpu>[^|]{1,80}?)\))?\s*\|\s*(?:(?P<bd_total>\d+) =\s*(?P<bd_free>\d+) \+ \()?"
+            r"\s*(?P<bd_self>\d+) =\s*(?P<bd_model>\d+) \+\s*(?P<bd_context>\d+) \+\s*(?P<bd_compute>\d+)\)?"
+            r"(?:\s*\+\s*(?P<bd_unaccounted>-?\d+))?",
+        ),
+        LogLine(
+            "projected to use",
+            r"projected to use (?P<fit_projected_mib><N>) MiB of device memory vs\. (?P<fit_free_mib><N>) MiB",
+        ),
+        LogLine(
+            "allocating ",
+            r"allocating (?P<asked><N>) (?P<asked_unit>MiB) on device (?P<oom_gpu>\d+): \w+ failed: out of memory",
+            failure="out_of_memory",
+        ),
+        LogLine(
+            "failed to allocate",
+            r"failed to allocate (?P<oom_device>\w+) buffer of size (?P<asked><N>)",
+            failure="out_of_memory",
+        ),
+        LogLine("unable to allocate", r"unable to allocate (?P<oom_device>\w+) buffer", failure="out_of_memory"),
+        LogLine("server is listening", ready=True),
+        LogLine("all slots are idle", ready=True),
+    ),
+)

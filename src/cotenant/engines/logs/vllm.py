@@ -1,0 +1,168 @@
+"""What vLLM prints about memory, 0.3 to 0.33.
+
+Sources: worker/worker.py and executor/*_executor.py (V0), v1/worker/gpu_worker.py, v1/worker/gpu_model_runner.py,
+v1/core/kv_cache_utils.py, v1/worker/utils.py, entrypoints/utils.py, engine/llm_engine.py, v1/engine/core.py.
+"GB" of the old lines is bytes / 2^30 as well.
+"""
+
+from __future__ import annotations
+
+from cotenant.engines.logs.line import EngineLog, LogLine
+
+_KEYS = {
+    "model": "model",
+    "model_tag": "model",
+    "max_seq_len": "max_model_len",
+    "max_model_len": "max_model_len",
+    "tensor_parallel_size": "tensor_parallel_size",
+    "pipeline_parallel_size": "pipeline_parallel_size",
+    "data_parallel_size": "data_parallel_size",
+    "enable_expert_parallel": "enable_expert_parallel",
+    "dtype": "dtype",
+    "quantization": "quantization",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "enforce_eager": "enforce_eager",
+    "max_num_seqs": "max_num_seqs",
+    "max_num_batched_tokens": "max_num_batched_tokens",
+    "gpu_memory_utilization": "gpu_memory_utilization",
+    "kv_cache_memory_bytes": "kv_cache_memory_bytes",
+    "block_size": "block_size",
+    "enable_lora": "enable_lora",
+    "max_loras": "max_loras",
+    "max_lora_rank": "max_lora_rank",
+}
+_PRINTED_ALONE = (
+    "max_seq_len=", "tensor_parallel_size=", "pipeline_parallel_size=", "data_parallel_size=", "kv_cache_dtype=",
+    "enforce_eager=", "dtype=torch.", "quantization=", "'gpu_memory_utilization':", "'max_num_seqs':",
+    "'max_num_batched_tokens':", "'enable_lora':", "'max_lora_rank':", "max_num_batched_tokens=",
+)  # fmt: skip
+_FLAGS = {name.replace("_", "-"): ours for name, ours in _KEYS.items()}
+# `--flag value`, `--flag=value` of a command that a shell or a container echoed.
+_COMMAND = (
+    r"(?:vllm serve (?P<model>[\w./:@+-]+))?"
+    r"(?:.*?--model[ =](?P<model_2>[\w./:@+-]+))?"
+)
+
+VLLM = EngineLog(
+    engine="vllm",
+    title="vLLM",
+    signs=("/vllm/v1/", "/vllm/worker/", "/vllm/engine/", "/vllm/executor/", "vllm.engine.", "EngineCore"),
+    styles=(
+        ("Desired GPU memory utilization", "0.9.2"),
+        ("equivalent to --gpu-memory-utilization", "0.21.0"),
+        ("Estimated CUDA graph memory", "0.21.0"),
+        ("the current vLLM instance can use", "0.7.3"),
+        ("model weights take", "0.7.3"),
+        ("# GPU blocks", "0.6.3"),
+        ("GiB memory and", "0.12.0"),
+        ("Available KV cache memory", "0.12.0"),
+        ("GPU KV cache size", "0.10.0"),
+        ("Model loading took", "0.10.0"),
+    ),
+    lines=(
+        LogLine("vLLM API server version", r"vLLM API server version v?(?P<engine_version>[\w.+]+)", starts=True),
+        LogLine("LLM engine (v", r"LLM engine \(v(?P<engine_version>[\w.+]+)\)", keys=_KEYS, starts=True),
+        LogLine("LLM engine with config", keys=_KEYS, starts=True),
+        LogLine("non-default args", keys=_KEYS),
+        LogLine("args: Namespace(", keys=_KEYS),
+        *(LogLine(text, keys=_KEYS) for text in _PRINTED_ALONE),
+        LogLine("Starting to load model", r"Starting to load model (?P<model>[^\s]+?)\.\.\."),
+        LogLine("device_name=", r"device_name=(?P<gpu>[\w-]+)"),
+        LogLine("Model loading took", r"Model loading took (?P<weights_gib><N>) Gi?B"),
+        LogLine("Loading model weights took", r"Loading model weights took (?P<weights_gib><N>) Gi?B"),
+        LogLine(
+            "vLLM instance can use",
+            r"vLLM instance can use(?: total_gpu_memory \((?P<gpu_mem_gib><N>)\s?GiB\) x gpu_memory_utilization "
+            r"\((?P<utilization_printed><N>)\) =)?\s*(?P<budget_gib><N>)\s?GiB",
+        ),
+        LogLine("total_gpu_memory", r"total_gpu_memory\s+(?P<gpu_mem_gib><N>)\s?GiB"),
+        LogLine(
+            "model weights take",
+            r"model weights take\s+(?P<weights_gib><N>)\s?GiB"
+            r"(?:; non_torch_memory takes (?P<non_torch_gib><N>)\s?GiB"
+            r"; PyTorch activation peak memory takes (?P<activation_peak_gib><N>)\s?GiB"
+            r"; the rest of the memory reserved for KV Cache is (?P<available_kv_gib><N>)\s?GiB)?",
+        ),
+        LogLine("non_torch_memory", r"non_torch_memory(?: takes)?\s+(?P<non_torch_gib><N>)\s?GiB"),
+        LogLine(
+            "activation peak memory",
+            r"activation peak memory(?: takes)?\s+(?P<activation_peak_gib><N>)\s?GiB",
+        ),
+        LogLine("available_kv_cache_memory", r"available_kv_cache_memory\s+(?P<available_kv_gib><N>)\s?GiB"),
+        LogLine(
+            "Memory profiling results",
+            r"total_gpu_memory=(?P<gpu_mem_gib><N>)\s?GiB.*?non_torch_memory=(?P<non_torch_gib><N>)\s?GiB"
+            r".*?kv_cache_size=(?P<available_kv_gib><N>)\s?GiB"
+            r"(?:.*?gpu_memory_utilization=(?P<utilization_printed><N>))?",
+        ),
+        LogLine("vailable KV cache memory", r"available KV cache memory: (?P<available_kv_gib><N>) GiB"),
+        LogLine("KV cache size:", r"GPU KV cache size: (?P<kv_cache_tokens><N>) tokens"),
+        LogLine("blocks: ", r"# ?(?:GPU|CUDA|ROCM|XPU|HPU|TPU|NPU|device) blocks: (?P<gpu_blocks><N>)"),
+        LogLine("num_gpu_blocks is", r"num_gpu_blocks is:? (?P<gpu_blocks><N>)"),
+        LogLine(
+            "Maximum concurrency for",
+            r"Maximum concurrency for (?P<max_concurrency_len><N>) tokens per request: (?P<max_concurrency><N>)x",
+        ),
+        LogLine("Graph capturing finished", r"Graph capturing finished in .*?took (?P<cudagraph_gib><N>) GiB"),
+        LogLine("Estimated CUDA graph memory", r"CUDA graph memory: (?P<cudagraph_estimated_gib><N>) GiB"),
+        LogLine(
+            "CUDA graph pool memory",
+            r"pool memory: (?P<cudagraph_gib><N>) GiB \(actual\), (?P<cudagraph_estimated_gib><N>) GiB \(estimated",
+        ),
+        LogLine(
+            "Free memory on device",
+            r"Free memory on device.{0,12} \((?P<free_gib><N>)/(?P<gpu_mem_gib><N>) GiB\) on startup\. "
+            r"Desired GPU memory utilization is \((?P<gpu_memory_utilization><N>), (?P<budget_gib><N>) GiB\)",
+        ),
+        LogLine(
+            "Actual usage is",
+            r"Actual usage is (?P<weights_gib><N>) GiB for weight, (?P<activation_peak_gib><N>) GiB for peak "
+            r"activation, (?P<non_torch_gib><N>) GiB for non-torch memory"
+            r"(?:, and (?P<cudagraph_gib><N>) GiB for CUDAGraph)?",
+        ),
+        LogLine(
+            "for consumed memory",
+            r"(?P<consumed_weights_plus_nontorch_gib><N>) GiB for consumed memory \(weights \+ non-torch\), "
+            r"(?P<activation_peak_gib><N>) GiB for peak activation"
+            r"(?:, and (?P<cudagraph_gib><N>) GiB for CUDAGraph)?",
+        ),
+        LogLine(
+            "kv cache memory in use is",
+            r"kv cache memory in use is (?P<available_kv_gib><N>) (?P<available_kv_gib_unit>GiB|bytes)",
+        ),
+        LogLine("Setting attention block size", r"attention block size to (?P<block_size><N>) tokens"),
+        LogLine("Padding mamba page size", r"Padding mamba page size by (?P<page_padding_percent><N>)%"),
+        LogLine(
+            "available KV cache memory (",
+            r"max seq len \((?P<needed_kv_seq_len><N>)\), \(?(?P<needed_kv_gib><N>) GiB (?:of )?KV cache is needed"
+            r".*?available KV cache memory \((?P<available_kv_gib><N>) GiB\)"
+            r"(?:.*?estimated maximum model length is (?P<estimated_max_len><N>))?",
+            failure="pool_below_one_sequence",
+        ),
+        LogLine(
+            "that can be stored in KV cache",
+            r"max seq len \((?P<needed_kv_seq_len><N>)\) is larger than the maximum number of tokens that can be "
+            r"stored in KV cache \((?P<kv_cache_tokens><N>)\)",
+            failure="pool_below_one_sequence",
+        ),
+        LogLine("No available memory for the cache blocks", failure="no_room_for_pool"),
+        LogLine(
+            "is less than desired GPU memory utilization",
+            r"\((?P<free_gib><N>)/(?P<gpu_mem_gib><N>) GiB\) on startup is less than desired GPU memory "
+            r"utilization \((?P<gpu_memory_utilization><N>), (?P<budget_gib><N>) GiB\)",
+            failure="not_free_at_start",
+        ),
+        LogLine(
+            "Error in memory profiling",
+            r"Initial free memory (?P<initial_free_gib><N>)(?: GiB)?, current free memory "
+            r"(?P<current_free_gib><N>)(?: GiB)?",
+            failure="others_changed_memory",
+        ),
+        LogLine("CUDA out of memory occurred when warming up", failure="out_of_memory_warming_up"),
+        LogLine("Chunked prefill is enabled", keys=_KEYS),
+        LogLine("Application startup complete", ready=True),
+        LogLine("init engine (profile, create kv cache", ready=True),
+        LogLine("vllm serve ", _COMMAND, keys=_FLAGS),
+        LogLine("vllm.entrypoints.", _COMMAND, keys=_FLAGS),
+    ),
+)
