@@ -1,5 +1,6 @@
+from dataclasses import replace
+
 import pytest
-from tests.estimation.conftest import LLAMA_8B, card
 
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
@@ -7,11 +8,12 @@ from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines import engine_names, find_engine
-from cotenant.engines.rules import Printed
+from cotenant.engines.rules import ExpertPadding, Printed
 from cotenant.engines.vllm import VLLM
 from cotenant.errors import UnknownEngineError, UnsupportedError
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import GIB
+from tests.estimation.conftest import LLAMA_8B, card
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +128,43 @@ def test_rules_are_the_same_object_for_the_same_release():
     assert VLLM.rules(Version.parse("0.20.2")).cache.printed is Printed.BLOCKS
     assert VLLM.rules(Version.parse("0.21.0")).cache.printed is Printed.CONCURRENCY
     assert VLLM.rules(Version.parse("9.9")).notes
+
+
+def test_the_second_runner_came_by_and_by(model):
+    """Llama-like models from 0.23; its dummy run draws without copies, and 0.27 charges what it keeps."""
+    versions = ["0.21.0", "0.22.0", "0.23.0", "0.25.1", "0.27.0", "0.30.0"]
+    found = [VLLM.profile(model, Version.parse(version)) for version in versions]
+    assert [profile.logit_bytes for profile in found] == [14.0, 14.0, 2.5, 2.5, 2.5, 2.5]
+    assert [profile.resident_logit_bytes for profile in found] == [0, 0, 0, 0, 4.125, 4.125]
+    moe = replace(model, num_experts=64, architecture="Qwen3MoeForCausalLM")
+    assert VLLM.profile(moe, Version.parse("0.28")).logit_bytes == 14.0
+    assert VLLM.profile(moe, Version.parse("0.29")).logit_bytes == 2.5
+
+
+def test_samplers_by_version():
+    bytes_each = {
+        v: VLLM.rules(Version.parse(v)).profile.logit_bytes for v in ("0.8.5", "0.11.2", "0.12.0", "0.16.0")
+    }
+    assert bytes_each == {"0.8.5": 38.0, "0.11.2": 14.0, "0.12.0": 38.0, "0.16.0": 14.0}
+
+
+def test_cards_before_ampere_stayed_on_v0(model):
+    assert VLLM.rules(Version.parse("0.9.2"), T4) is VLLM.rules(Version.parse("0.7.3"))
+    assert VLLM.rules(Version.parse("0.21"), T4) is VLLM.rules(Version.parse("0.21"))
+
+
+def test_mxfp4_experts_are_padded_by_card():
+    assert VLLM.expert_padding("mxfp4", A100) == ExpertPadding(inner=128, hidden=256)
+    assert VLLM.expert_padding("mxfp4", H100) == ExpertPadding(inputs=256)
+    assert VLLM.expert_padding("mxfp4", B200) == ExpertPadding(inner=256, hidden=256)
+    assert VLLM.expert_padding("fp8", H100) is None
+
+
+def test_lora_ranks_are_those_that_vllm_takes(model):
+    found = resolved(model, A100, "0.21", adapters=AdapterSlots(2, 20))
+    assert found.adapters == AdapterSlots(2, 32)
+    with pytest.raises(UnsupportedError, match="512"):
+        resolved(model, A100, "0.21", adapters=AdapterSlots(1, 1024))
 
 
 def test_arguments_run_as_they_stand():

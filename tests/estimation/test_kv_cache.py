@@ -108,6 +108,21 @@ def test_attention_blocks_grow_until_a_state_fits(hybrid):
     assert found.fixed_bytes(131072) == 72 * 3_207_168
 
 
+def test_prefix_caching_keeps_two_states(hybrid):
+    """Since 0.26 hybrids cache prefixes by default, and a sequence holds two blocks of every state group."""
+    two = layout(hybrid, CacheRules(state_blocks=2))
+    assert two.sequence_blocks(784, 2048) - layout(hybrid).sequence_blocks(784, 2048) == 3
+
+
+def test_qwen3_6_27b_blocks_as_vllm_prints_them(hybrid):
+    """ "Setting attention block size to 1568 tokens", "padding mamba page size by 0.13%" with an fp8 cache."""
+    found = layout(hybrid, kv_cache_dtype="fp8")
+    attention = next(group for group in found.groups if group.kind is AttentionKind.FULL)
+    state = next(group for group in found.groups if group.kind is AttentionKind.RECURRENT)
+    assert attention.block_size == 1568
+    assert state.page_bytes / state.need_bytes - 1 == pytest.approx(0.0013, abs=5e-5)
+
+
 def test_encoders_cache_nothing(llama_8b):
     model = replace(llama_8b, layer_groups=(LayerGroup(AttentionKind.NONE, tuple(range(32))),))
     found = layout(model)

@@ -41,7 +41,7 @@ class CacheRules:
     all tokens. Hybrid layers are dealt into groups of equal size: the smallest kind's number of layers, or
     the largest's where that is below `padding_ratio` times the smallest. A windowed layer keeps the window
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
-    `state_alignment` tokens until a recurrent state fits in a page.
+    `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     """
 
     block_size: int = 16
@@ -50,6 +50,7 @@ class CacheRules:
     padding_ratio: float = 1.5
     batches_in_flight: int = 1
     state_alignment: int = 16
+    state_blocks: int = 1
     printed: Printed = Printed.CONCURRENCY
 
 

@@ -174,6 +174,7 @@ def _cache_rules(release: _Release) -> CacheRules:
         hybrid=release >= (0, 9, 2),
         padding_ratio=ratio,
         batches_in_flight=2 if release >= (0, 26) else 1,
+        state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
     )
 

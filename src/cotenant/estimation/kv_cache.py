@@ -12,7 +12,7 @@ Two answers: what the engine reserves, with padding and blocks, and what the mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from cotenant.domain.engine import EngineSettings
@@ -43,11 +43,12 @@ class PageGroup:
     token_bytes: float
     window: int | None = None
     need_bytes: int = 0
+    state_blocks: int = 1
 
     def blocks(self, tokens: int, in_flight: int) -> int:
         """Blocks that one sequence of `tokens` may hold while `in_flight` tokens are being computed."""
         if self.kind is AttentionKind.RECURRENT:
-            return 1
+            return self.state_blocks
         if self.kind is AttentionKind.SLIDING and self.window is not None:
             return -(-min(self.window - 1 + in_flight, tokens) // self.block_size) + 1
         if self.kind is AttentionKind.CHUNKED and self.window is not None:
@@ -167,7 +168,9 @@ def _page_group(
     ranks = settings.tensor_parallel_size
     if group.kind is AttentionKind.RECURRENT:
         state = _state_bytes(group, ranks)
-        return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state) if rules.hybrid else None
+        if not rules.hybrid:
+            return None
+        return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=rules.state_blocks)
     token = _token_bytes(group, ranks, kv_element_bytes(model, settings))
     kind = group.kind if rules.hybrid or group.kind in _KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in _FORGETS else None
@@ -260,7 +263,7 @@ def _padded(group: PageGroup, page: int) -> PageGroup:
     block = group.block_size
     if group.kind is not AttentionKind.RECURRENT and page % group.page_bytes == 0:
         block *= page // group.page_bytes
-    return PageGroup(group.kind, group.layers, block, page, group.token_bytes, group.window, group.need_bytes)
+    return replace(group, block_size=block, page_bytes=page)
 
 
 def _deal(groups: list[PageGroup], ratio: float, stages: int) -> tuple[tuple[PageGroup, ...], tuple[int, ...]]:
@@ -274,12 +277,7 @@ def _deal(groups: list[PageGroup], ratio: float, stages: int) -> tuple[tuple[Pag
         many = -(-total // size)
         for i in range(many):
             layers = tuple((count - i + many - 1) // many for count in group.layers)
-            dealt.append(
-                PageGroup(
-                    group.kind, layers, group.block_size, group.page_bytes, group.token_bytes, group.window,
-                    group.need_bytes,
-                )
-            )  # fmt: skip
+            dealt.append(replace(group, layers=layers))
     widest = (max(max(group.layers[s] for group in dealt), size if stages == 1 else 1) for s in range(stages))
     return tuple(dealt), tuple(most * dealt[0].page_bytes for most in widest)
 

@@ -128,14 +128,22 @@ def checkpoint_bytes(model: ModelSpec, format: QuantizationFormat, dtype: str = 
 
 
 def _is_own(model: ModelSpec, format: QuantizationFormat) -> bool:  # noqa: A002
-    plain = not format.storage
+    plain = not format.storage and element_bytes(format.name) == element_bytes(model.dtype)
     return format.name == model.quantization or (plain and not model.quantization)
+
+
+def _served_dtype(model: ModelSpec, format: QuantizationFormat, dtype: str) -> str:  # noqa: A002
+    """What tensors without a format of their own are held in: engines cast 32-bit checkpoints to 16 bits unless
+    told otherwise (vLLM: config/model.py, _resolve_auto_dtype)."""
+    if dtype != "auto":
+        return dtype
+    return "bf16" if model.dtype in ("fp32", "float32") and format.name != "fp32" else model.dtype
 
 
 def _group_bytes(model: ModelSpec, format: QuantizationFormat, group: ParameterGroup, dtype: str) -> float:  # noqa: A002
     if group.tied or group.draft:
         return 0.0
-    own = group.dtype or (model.dtype if dtype == "auto" else dtype)
+    own = group.dtype or _served_dtype(model, format, dtype)
     return group.count * stored_bytes(group.shape, format.storage.get(group.role), own)
 
 
@@ -160,7 +168,7 @@ def _stage_weights(
             many = copies_in_stage(group, layers, number, stages)
             if many == 0:
                 continue
-            own = group.dtype or (model.dtype if dtype == "auto" else dtype)
+            own = group.dtype or _served_dtype(model, format, dtype)
             shape = group.shape if padding is None else _padded(group, padding, ranks)
             size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, ranks, copies)
             if len(group.shape) < 2:
