@@ -29,7 +29,7 @@ from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
 from cotenant.readers.families.deepseek import index_bytes
 
 
-def _whole(name: str, outputs: int, inputs: int, layers: Layers) -> Groups:
+def whole_linear(name: str, outputs: int, inputs: int, layers: Layers) -> Groups:
     return linear(name, outputs, inputs, role=Role.ATTENTION, layers=layers, split=Split.NONE)
 
 
@@ -49,15 +49,17 @@ def stream_head(hidden: int, streams: int) -> Groups:
     return groups + vector("hc_head.base_and_scale", streams + 1, role=Role.OTHER, dtype="fp32")
 
 
-def _attention(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
+def lean_attention(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
     """Low-rank queries, one key-value head, grouped low-rank output, sinks."""
     q_rank, o_rank = config.integer("q_lora_rank"), config.integer("o_lora_rank")
     o_groups = config.integer("o_groups", most=1024)
     width = sizes.heads * sizes.head_dim
     at = "self_attn"
-    groups = _whole(f"{at}.q_a_proj", q_rank, sizes.hidden, layers) + norm(f"{at}.q_a_norm", q_rank, layers=layers)
+    groups = whole_linear(f"{at}.q_a_proj", q_rank, sizes.hidden, layers) + norm(
+        f"{at}.q_a_norm", q_rank, layers=layers
+    )
     groups += linear(f"{at}.q_b_proj", width, q_rank, role=Role.ATTENTION, layers=layers)
-    groups += _whole(f"{at}.kv_proj", sizes.head_dim, sizes.hidden, layers)
+    groups += whole_linear(f"{at}.kv_proj", sizes.head_dim, sizes.hidden, layers)
     groups += norm(f"{at}.kv_norm", sizes.head_dim, layers=layers)
     groups += linear(
         f"{at}.o_a_proj", o_groups * o_rank, max(1, width // o_groups), role=Role.ATTENTION, layers=layers
@@ -71,7 +73,9 @@ def _attention(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
 def _compressor(name: str, width: int, hidden: int, ratio: int, layers: Layers) -> Groups:
     """Key-value and gate projections over `ratio` tokens (twice as wide where windows overlap, ratio 4)."""
     wide = width * (2 if ratio == 4 else 1)
-    groups = _whole(f"{name}.kv_proj", wide, hidden, layers) + _whole(f"{name}.gate_proj", wide, hidden, layers)
+    groups = whole_linear(f"{name}.kv_proj", wide, hidden, layers) + whole_linear(
+        f"{name}.gate_proj", wide, hidden, layers
+    )
     groups += (ParameterGroup(f"{name}.position_bias", Role.OTHER, (ratio, wide), layers=layers, dtype="fp32"),)
     return groups + norm(f"{name}.kv_norm", width, layers=layers)
 
@@ -79,11 +83,11 @@ def _compressor(name: str, width: int, hidden: int, ratio: int, layers: Layers) 
 def _indexer(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
     heads, width = config.integer("index_n_heads"), config.integer("index_head_dim")
     groups = _compressor("indexer", width, sizes.hidden, 4, layers)
-    groups += _whole("indexer.q_b_proj", heads * width, config.integer("q_lora_rank"), layers)
-    return groups + _whole("indexer.weights_proj", heads, sizes.hidden, layers)
+    groups += whole_linear("indexer.q_b_proj", heads * width, config.integer("q_lora_rank"), layers)
+    return groups + whole_linear("indexer.weights_proj", heads, sizes.hidden, layers)
 
 
-def _moe(config: ConfigView, sizes: Sizes, layers: Layers, hashed: int) -> Groups:
+def lean_experts(config: ConfigView, sizes: Sizes, layers: Layers, hashed: int) -> Groups:
     """Every layer has experts; the first `num_hash_layers` pick them by a table of the token, not by a bias."""
     count, inner = config.integer("n_routed_experts"), config.integer("moe_intermediate_size")
     shared = config.integer("n_shared_experts", default=1, least=0, most=64)
@@ -100,7 +104,7 @@ def _moe(config: ConfigView, sizes: Sizes, layers: Layers, hashed: int) -> Group
 
 
 def _layer(config: ConfigView, sizes: Sizes, layers: Layers, hashed: int) -> Groups:
-    groups = _attention(config, sizes, layers) + _moe(config, sizes, layers, hashed)
+    groups = lean_attention(config, sizes, layers) + lean_experts(config, sizes, layers, hashed)
     groups += norm("layernorm", sizes.hidden, layers=layers, copies=2)
     return groups + hyper_connections(layers, sizes.hidden, config.integer("hc_mult", default=4, most=64))
 
