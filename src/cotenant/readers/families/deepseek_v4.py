@@ -30,6 +30,7 @@ from cotenant.readers.families.deepseek import index_bytes
 
 
 def whole_linear(name: str, outputs: int, inputs: int, layers: Layers) -> Groups:
+    """A projection that every rank holds whole."""
     return linear(name, outputs, inputs, role=Role.ATTENTION, layers=layers, split=Split.NONE)
 
 

@@ -39,12 +39,13 @@ def _head(config: ConfigView, hidden: int) -> Groups:
     return ()
 
 
-def _bert(config: ConfigView) -> Structure:
+def _bert(config: ConfigView, *, positions: bool = True) -> Structure:
     """Learned positions and token types, a norm after each half, biases everywhere."""
     sizes = read_sizes(config)
     hidden = sizes.hidden
     groups = _embedding("word_embeddings", sizes.vocab, hidden, Split.VOCAB)
-    groups += _embedding("position_embeddings", config.integer("max_position_embeddings"), hidden)
+    rows = config.integer("max_position_embeddings")
+    groups += _embedding("position_embeddings", rows, hidden) if positions else ()
     types = config.integer("type_vocab_size", default=2, least=0)
     if types:
         groups += _embedding("token_type_embeddings", types, hidden)
@@ -137,6 +138,12 @@ def _mpnet(config: ConfigView) -> Structure:
     return replace(built.extended(biases), max_model_len=max(1, rows - 2))
 
 
+def _jina_v3(config: ConfigView) -> Structure:
+    """XLM-RoBERTa with rotary positions; the task adapters of the original repository are not counted."""
+    rows = config.integer("max_position_embeddings")
+    return replace(_bert(config, positions=False), max_model_len=max(1, rows - 2))
+
+
 def _jina_v2(config: ConfigView) -> Structure:
     """BERT with ALiBi in place of positions and a GEGLU whose gate has no bias."""
     sizes = read_sizes(config)
@@ -193,6 +200,8 @@ BUILDERS: dict[str, Builder] = {
     "MPNetModel": _mpnet,
     "MPNetForMaskedLM": _mpnet,
     "mpnet": _mpnet,
+    "JinaEmbeddingsV3Model": _jina_v3,
+    "jina_embeddings_v3": _jina_v3,
     "JinaBertModel": _jina_v2,
     "JinaBertForMaskedLM": _jina_v2,
     "DistilBertModel": _distilbert,
