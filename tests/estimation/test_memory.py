@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
+from cotenant.domain.model import ParameterGroup, Role, Split
 from cotenant.engines import find_engine
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import settings_for_pool
 from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.vision import encoder_run
 from cotenant.units import GIB
 
 
@@ -177,3 +179,23 @@ def test_more_memory_never_fits_less(llama_8b, a100, bf16, gib, more, version):
     second = estimated(llama_8b, large, bf16, f"vllm@{version}", max_model_len=8192)
     assert order.index(second.verdict) >= order.index(first.verdict)
     assert second.kv_cache.reserved_bytes >= first.kv_cache.reserved_bytes
+
+
+def test_images_are_profiled_too(llama_8b, a100, bf16):
+    """Qwen3-VL's tower (1,152 wide, 4,304 inside): 65,536 patches of the largest image, 2.17 GB at once."""
+    tower = (
+        ParameterGroup("vision.patch_embed", Role.VISION, (1152, 1536)),
+        ParameterGroup("vision.qkv_proj", Role.VISION, (3456, 1152), Split.EVEN, layers=(0,)),
+        ParameterGroup("vision.fc1", Role.VISION, (4304, 1152), Split.EVEN, layers=(0,)),
+    )
+    model = replace(
+        llama_8b, parameters=llama_8b.parameters + tower, modalities=("text", "image"), family="qwen_vl"
+    )
+    run = encoder_run(model, 2048, 1)
+    assert run is not None
+    assert run.peak == 65_536 * 2 * (2 * 4304 + 2 * 3456 + 4 * 1152)
+    assert run.kept == 16_384 * 4096 * 2
+    seen = estimated(model, a100, bf16, max_model_len=8192).per_gpu[0].activations
+    assert seen.bytes.value == run.peak
+    assert seen.bytes.high > 2 * run.peak
+    assert encoder_run(llama_8b, 2048, 1) is None

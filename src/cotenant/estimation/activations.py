@@ -1,6 +1,6 @@
 """Activations: the most that the start-up profile run holds beside the weights.
 
-    peak   = max(widest layer x max_num_batched_tokens, sampler) [+ the vision encoder's run]
+    peak   = max(widest layer x max_num_batched_tokens, sampler) + vision outputs, or the vision encoder's run
     layer  = residual + normed input + the widest of: query-key-value twice (before and after rotary) + output;
              gate-up + their product; experts' workspaces (tokens x top-k x the larger of 2 x inner and hidden,
              and tokens x top-k x inner), all divided over tensor-parallel ranks
@@ -19,7 +19,8 @@ from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role, Split
 from cotenant.engines.rules import ProfileRules
 from cotenant.estimation.memo import IdentityCache
-from cotenant.units import GIB, MIB
+from cotenant.estimation.vision import encoder_run
+from cotenant.units import MIB
 
 _ELEMENT = 2  # activations are computed in a 16-bit dtype
 
@@ -64,16 +65,23 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
         rows = min(settings.max_num_seqs or 1, tokens)
         sampler = _sampler_bytes(model, rows, tokens, rules)
     resident = rows * model.vocab_size * rules.resident_logit_bytes
-    peak = round(max(layer, sampler) + resident)
-    what = (
-        f"{rows} rows of {model.vocab_size:,} logits"
-        if sampler > layer
-        else f"{tokens:,} tokens in the widest layer"
-    )
-    least = peak
+    text = max(layer, sampler) + resident
+    least = text
     if sampler > layer and rules.logit_bytes_low < rules.logit_bytes:
-        least = round(max(layer, sampler * rules.logit_bytes_low / rules.logit_bytes) + resident)
-    return _with_doubts(model, peak, least, sampler > layer, what)
+        least = max(layer, sampler * rules.logit_bytes_low / rules.logit_bytes) + resident
+    what = f"{rows} rows of {model.vocab_size:,} logits"
+    if sampler <= layer:
+        what = f"{tokens:,} tokens in the widest layer"
+        what += f", and token counts of {rows} slots" if resident else ""
+    low, high = _doubts(model, least, text, sampler > layer)
+    images = encoder_run(model, tokens, settings.tensor_parallel_size)
+    if images is None:
+        return Term(Interval(round(low), round(text), round(high)), f"profile run: {what}")
+    value = max(text + images.kept, images.peak)
+    what += "; the vision encoder's images are known only roughly"
+    return Term(
+        Interval(round(low), round(value), round(max(high, value) + 2 * images.peak)), f"profile run: {what}"
+    )
 
 
 def _sampler_bytes(model: ModelSpec, rows: int, tokens: int, rules: ProfileRules) -> float:
@@ -106,19 +114,12 @@ def _latent_elements(widths: LayerWidths, settings: EngineSettings, rules: Profi
     return tokens * widths.latent_up
 
 
-def _with_doubts(model: ModelSpec, peak: int, least: int, sampled: bool, what: str) -> Term:
-    """The 90 % interval. What is counted tensor by tensor is known to about a tenth; experts and recurrent
-    mixers keep workspaces that vary by kernel, and a vision tower is profiled with images whose number and
-    size the model's processor decides."""
-    loose = not sampled and (model.num_experts or _has_state(model))
-    low, high = (least // 2, peak * 2 + 300 * MIB) if loose else (least * 85 // 100, peak * 115 // 100 + 150 * MIB)
-    value = peak
-    why = f"profile run: {what}"
-    if set(model.modalities) - {"text"}:
-        value += GIB // 2
-        high += 4 * GIB
-        why += "; the vision encoder's own run is known only roughly"
-    return Term(Interval(low, value, high), why)
+def _doubts(model: ModelSpec, least: float, peak: float, sampled: bool) -> tuple[float, float]:
+    """The ends of the 90 % interval. What is counted tensor by tensor is known to about a tenth; experts and
+    recurrent mixers keep workspaces that vary by kernel."""
+    if not sampled and (model.num_experts or _has_state(model)):
+        return least / 2, peak * 2 + 300 * MIB
+    return least * 0.85, peak * 1.15 + 150 * MIB
 
 
 def _has_state(model: ModelSpec) -> bool:
