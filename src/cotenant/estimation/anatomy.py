@@ -10,7 +10,6 @@ from cotenant.domain.anatomy import Anatomy, GroupCache
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, Role
-from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import CacheRules
 from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.weights import checkpoint_bytes
@@ -52,14 +51,7 @@ def bytes_by_format(model: ModelSpec) -> Mapping[str, int]:
     """Bytes of the weights in every format; a checkpoint that is stored quantised has its own alone."""
     if model.quantization:
         return {model.quantization: checkpoint_bytes(model, find_format(model.quantization))}
-    return {each.name: _size(model, each) for each in all_formats()}
-
-
-def _size(model: ModelSpec, each: QuantizationFormat) -> int:
-    """Bytes in that format; what it leaves alone is kept in 16 bits where the model itself is wider."""
-    if each.name == "fp32" or model.dtype != "fp32":
-        return checkpoint_bytes(model, each)
-    return checkpoint_bytes(model, each, each.name if not each.storage else "bf16")
+    return {each.name: checkpoint_bytes(model, each) for each in all_formats()}
 
 
 def _group_cache(model: ModelSpec, group: LayerGroup) -> GroupCache:

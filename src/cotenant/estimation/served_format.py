@@ -31,7 +31,7 @@ def served_format(
     Raises InputError for an unknown name, UnsupportedError where the engine has no kernel for it on the card.
     """
     own = _own_format(loaded)
-    found = find_format(name or own)
+    found = find_format(name or _default_format(own, gpu, engine, version))
     support = kernel(engine.name, found.name, gpu, version)
     if support is None:
         raise _no_kernel(found, gpu, engine, version)
@@ -52,6 +52,13 @@ def served_format(
 def _own_format(loaded: LoadedModel) -> str:
     """What the checkpoint holds: its quantisation, or the dtype of its weights."""
     return loaded.spec.quantization or loaded.spec.dtype
+
+
+def _default_format(own: str, gpu: GpuSpec, engine: EngineRules, version: Version) -> str:
+    """What the engine makes of the checkpoint unasked: 32 bits are cast to the card's best 16."""
+    if own != "fp32":
+        return own
+    return "bf16" if kernel(engine.name, "bf16", gpu, version) is not None else "fp16"
 
 
 def _is_plain(found: QuantizationFormat) -> bool:
