@@ -80,13 +80,14 @@ def _names() -> dict[str, str]:
 
 
 @cache
-def _texts() -> dict[str, str]:
-    """The text of every file, in lower case: searched for an alias, parsed only on a hit."""
-    return {name: _folder().joinpath(name).read_text(encoding="utf-8").lower() for name in _names().values()}
+def _texts() -> dict[str, bytes]:
+    """The bytes of every file, in lower case: searched for an alias, parsed only on a hit."""
+    folder = _folder()
+    return {name: folder.joinpath(name).read_bytes().lower() for name in _names().values()}
 
 
 def _by_alias(wanted: str) -> ModelEntry | None:
-    quoted = json.dumps(wanted)
+    quoted = json.dumps(wanted).encode()
     for name, text in _texts().items():
         if quoted in text:
             entry = _read(name)

@@ -94,6 +94,13 @@ class ConfigView:
             return value
         return least
 
+    def side(self, key: str, *, default: int | None = None, most: int = 2**16) -> int:
+        """The side of a square, given once or as [height, width]; only equal sides are read."""
+        value = self._values.get(key)
+        if isinstance(value, list) and len(value) == 2 and value[0] == value[1]:
+            return self.replaced(**{key: value[0]}).integer(key, most=most)
+        return self.integer(key, default=default, most=most)
+
     def number(self, key: str, *, default: float) -> float:
         """A positive finite number."""
         value = self._values.get(key)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import ModelSpec, Role
 from cotenant.errors import CotenantError, FormatError, UnknownArchitectureError
 from cotenant.readers.config_quantization import stored_format
 from cotenant.readers.config_view import ConfigView
@@ -21,6 +23,7 @@ _LENGTH_KEYS = (
     "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len", "n_ctx",
 )  # fmt: skip
 _UNSCALED_ROPES = {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "mrope", "default", "proportional", ""}
+_HEADLESS = re.compile(r"(?!InternVLChat|ChatGLM|Dream|QWenLMHead|GPT2LMHead)\w+Model")  # embedding checkpoints
 _DEFAULT_LENGTH = 2048  # what vLLM assumes where no key says
 _RAW_HINT = (
     "give raw figures, model: {parameters: 7B, layers: 32, kv_heads: 8, head_dim: 128}, or a folder with its "
@@ -57,6 +60,8 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "")
             f"the config.json of {name!r} contradicts itself for {key} ({type(error).__name__})", path="$"
         ) from error
     view.raise_faults()
+    if _HEADLESS.fullmatch(architecture):
+        built = replace(built, parameters=tuple(g for g in built.parameters if g.role is not Role.HEAD))
     return ModelSpec(
         name=name, architecture=architecture, family=find_family(key), layer_groups=built.layer_groups,
         parameters=built.parameters, num_layers=built.num_layers, hidden_size=built.hidden_size,

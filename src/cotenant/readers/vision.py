@@ -67,13 +67,13 @@ def tower_sizes(config: ConfigView, **defaults: int) -> tuple[int, int, int, int
         config.integer("hidden_size", most=MOST),
         config.integer("intermediate_size", most=MOST),
         config.integer("num_hidden_layers", most=MOST_LAYERS),
-        config.integer("patch_size", most=1024),
+        config.side("patch_size", most=1024),
     )
 
 
 def image_positions(config: ConfigView, patch: int, *, default: int) -> int:
     """Patches of the tower's own image size."""
-    return (config.integer("image_size", default=default, most=2**16) // patch) ** 2
+    return (config.side("image_size", default=default) // patch) ** 2
 
 
 def siglip_layers(config: ConfigView, *, image: int = 224, **defaults: int) -> Groups:

@@ -21,7 +21,10 @@ from cotenant.readers.decoder import Builder, Sizes, dense, read_sizes, sparse_f
 
 
 def sparse_layers(config: ConfigView, sizes: Sizes) -> Layers:
-    """Layers with experts: from `first_k_dense_replace` on, every `moe_layer_freq`-th."""
+    """Layers with experts: by `mlp_layer_types`, else from `first_k_dense_replace` on every `moe_layer_freq`-th."""
+    kinds = config.texts("mlp_layer_types")
+    if len(kinds) == sizes.count:
+        return tuple(n for n in sizes.layers if kinds[n] != "dense")
     first = config.integer("first_k_dense_replace", default=0, least=0)
     step = config.integer("moe_layer_freq", default=1)
     if config.optional_integer("n_routed_experts") is None:

@@ -28,6 +28,8 @@ from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
 from cotenant.readers.families.deepseek import index_bytes
 
+_RATES = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
+
 
 def whole_linear(name: str, outputs: int, inputs: int, layers: Layers) -> Groups:
     """A projection that every rank holds whole."""
@@ -122,7 +124,7 @@ def _draft(config: ConfigView, sizes: Sizes) -> Groups:
 
 def _deepseek_v4(config: ConfigView) -> Structure:
     sizes = read_sizes(config, inner=config.integer("moe_intermediate_size"))
-    hashed = config.integer("num_hash_layers", default=0, least=0)
+    hashed = config.integer("num_hash_layers", default=config.texts("mlp_layer_types").count("hash_moe"), least=0)
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
     groups += stream_head(sizes.hidden, config.integer("hc_mult", default=4, most=64))
     groups += _layer(config, sizes, sizes.layers, hashed)
@@ -141,6 +143,10 @@ def _deepseek_v4(config: ConfigView) -> Structure:
 def _ratios(config: ConfigView, sizes: Sizes) -> tuple[int, ...]:
     """One ratio a layer (0: no compression); draft layers may follow."""
     ratios = config.integers("compress_ratios", most=2**16)
+    kinds = config.texts("layer_types")
+    if kinds and not ratios:  # as transformers writes it
+        rates = config.section("compress_rates").with_defaults(**_RATES)
+        ratios = tuple(rates.integer(kind, default=0, least=0) for kind in kinds)
     if len(ratios) < sizes.count or set(ratios) - {0, 4, 128}:
         config.fault("compress_ratios", f"must name {sizes.count} layers by 0, 4 or 128")
         return (0,) * sizes.count

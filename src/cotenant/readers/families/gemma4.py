@@ -145,6 +145,8 @@ def _gemma4(config: ConfigView) -> Structure:
     text = _gemma4_text(config.section("text_config"))
     if "audio_config" in config:
         text = text.extended(*_gemma4_audio(config.section("audio_config"), text.hidden_size))
+    if "vision_config" not in config:
+        return text
     return text.extended(
         *_gemma4_tower(config.section("vision_config"), text.hidden_size), modalities=("text", "image")
     )

@@ -17,7 +17,7 @@ from cotenant.readers.blocks import (
 )
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, dense, read_sizes, structure
-from cotenant.readers.families.deepseek import draft_layers, feed_forward, index_bytes, indexer, mla
+from cotenant.readers.families.deepseek import draft_layers, feed_forward, index_bytes, indexer, mla, sparse_layers
 from cotenant.readers.families.deepseek_v4 import hyper_connections
 from cotenant.readers.families.glm import _glm4_moe
 from cotenant.readers.recurrent import KimiDeltaShape, kimi_delta, kimi_delta_state, recurrent_group
@@ -87,22 +87,23 @@ def _glm5_text(config: ConfigView) -> Structure:
         config.fault("layer_types", f"names {len(kinds)} layers of {sizes.count}")
         kinds = ("linear_attention",) * sizes.count
     mixing, attending = split_layers(sizes.layers, (n for n in sizes.layers if kinds[n] == "linear_attention"))
-    section = config.section("linear_attn_config")
+    section = config.section("linear_attn_config").with_defaults(
+        num_heads=config.raw("linear_num_heads"), head_dim=config.raw("linear_head_dim")
+    )
     shape = KimiDeltaShape(
         section.integer("num_heads"),
         section.integer("head_dim"),
         section.integer("short_conv_kernel_size", default=4),
     )
-    first = config.integer("first_k_dense_replace", default=0, least=0)
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=2)
-    groups += feed_forward(config, sizes, sizes.layers[first:])
+    groups += feed_forward(config, sizes, sparse_layers(config, sizes))
     if mixing:
         groups += kimi_delta(mixing, sizes.hidden, shape)
     groups += _latent(config, sizes, attending) if attending else ()
     layer = _latent(config, sizes, (0,)) + feed_forward(config, sizes, (0,), plain=())
     layer += norm("layernorm", sizes.hidden, layers=(0,), copies=2)
-    if config.flag("mhc"):
+    if config.flag("mhc", default=True):
         groups += hyper_connections(sizes.layers, sizes.hidden, config.integer("hc_mult", default=4, most=64))
     groups += draft_layers(config, sizes, layer)
     caches = recurrent_group(mixing, kimi_delta_state(shape)) + _latent_caches(config, sizes, attending)

@@ -84,15 +84,16 @@ def _step_text(config: ConfigView) -> Structure:
     """Sliding layers may have head counts of their own (`attention_other_setting`)."""
     sizes = read_sizes(config.with_defaults(head_dim=128, num_key_value_heads=config.raw("num_attention_groups")))
     windows = layer_windows(config, sizes.count)
-    other = config.section("attention_other_setting").integer("num_attention_heads", default=sizes.heads)
+    other = config.integer("num_sliding_attention_heads", default=sizes.heads)
+    other = config.section("attention_other_setting").integer("num_attention_heads", default=other)
     heads = [sizes.heads if window is None else other for window in windows]
     attending, caches = _attending(sizes, heads, windows, bias=False, qk_norm="head", wide_gate=False)
-    count = config.integer("num_experts", "moe_num_experts")
+    count = config.integer("num_experts", "moe_num_experts", "n_routed_experts")
     groups = _shell(sizes) + attending
     groups += sparse_feed_forward(
         sizes, _sparse(config, sizes, 3), count=count, inner=config.integer("moe_intermediate_size"),
         shared=config.integer("share_expert_dim", default=0, least=0),
-        correction=config.flag("use_moe_router_bias"),
+        correction=config.flag("use_moe_router_bias", default=True),
     )  # fmt: skip
     active = config.integer("num_experts_per_tok", "moe_top_k", default=8)
     return structure(

@@ -21,7 +21,7 @@ from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
 from cotenant.readers.recurrent import Mamba2Shape, mamba2, mamba2_state, recurrent_group
 
-_KINDS = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
+_KINDS = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
 
 
 def _pattern(config: ConfigView) -> str:
@@ -88,7 +88,8 @@ def _mamba_shape(config: ConfigView) -> Mamba2Shape:
 def _draft(config: ConfigView, sizes: Sizes) -> Groups:
     """Draft layers by a pattern of their own: the first takes the projection, the last a norm."""
     count = config.integer("num_nextn_predict_layers", default=0, least=0, most=64)
-    pattern = config.text("mtp_hybrid_override_pattern", default="*E")
+    kinds = config.texts("mtp_layers_block_type") or ("attention", "moe")
+    pattern = config.text("mtp_hybrid_override_pattern", default="".join(_KINDS.get(kind, "?") for kind in kinds))
     if not count or set(pattern) - set("M*-E"):
         return ()
     extra = norm("enorm", sizes.hidden, copies=3)

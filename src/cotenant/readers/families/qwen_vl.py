@@ -42,7 +42,11 @@ def _qwen2_vl(config: ConfigView) -> Structure:
     groups = patches(width, patch, frames=vision.integer("temporal_patch_size", default=2, most=64), bias=False)
     groups += vit_layers(width, inner, depth)
     merged = width * vision.integer("spatial_merge_size", default=2, most=16) ** 2
-    return text.extended(*groups, *_merger(merged, text.hidden_size, norm_width=width), modalities=_MODALITIES)
+    return text.extended(
+        *groups,
+        *_merger(merged, vision.integer("hidden_size", default=text.hidden_size), norm_width=width),
+        modalities=_MODALITIES,
+    )
 
 
 def _qwen25_vl(config: ConfigView) -> Structure:
@@ -55,7 +59,8 @@ def _qwen25_vl(config: ConfigView) -> Structure:
     groups = patches(width, patch, frames=vision.integer("temporal_patch_size", default=2, most=64), bias=False)
     groups += vit_layers(width, inner, depth, gated=True, norm_bias=False)
     merged = width * vision.integer("spatial_merge_size", default=2, most=16) ** 2
-    groups += _merger(merged, text.hidden_size, norm_bias=False, norm_width=width)
+    out = vision.integer("out_hidden_size", default=text.hidden_size, most=MOST)
+    groups += _merger(merged, out, norm_bias=False, norm_width=width)
     return text.extended(*groups, modalities=_MODALITIES)
 
 
@@ -71,6 +76,7 @@ def qwen3_tower(vision: ConfigView, out: int) -> Groups:
     groups += vit_layers(width, inner, depth)
     groups += whole("vision.positions", vision.integer("num_position_embeddings", default=2304, most=MOST), width)
     merged = width * vision.integer("spatial_merge_size", default=2, most=16) ** 2
+    out = vision.integer("out_hidden_size", default=out, most=MOST)
     groups += _merger(merged, out, norm_width=width)
     return groups + (_merger(merged, out, copies=copies) if copies else ())
 

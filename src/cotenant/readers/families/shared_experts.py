@@ -10,6 +10,9 @@ from cotenant.readers.families.deepseek import draft_layers, feed_forward, spars
 
 
 def _from_first(config: ConfigView, sizes: Sizes) -> tuple[int, ...]:
+    kinds = config.texts("mlp_layer_types")
+    if len(kinds) == sizes.count:
+        return tuple(n for n in sizes.layers if kinds[n] != "dense")
     first = config.integer("first_k_dense_replace", default=0, least=0)
     return tuple(n for n in sizes.layers if n >= first)
 
