@@ -63,19 +63,15 @@ def settings_for_pool(
 
 
 def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing:
-    """The same from terms that are already there (a few microseconds)."""
+    """The same from terms that are already there."""
     needs = pool_needs(memory, kv_bytes)
-    capacity = memory.capacity
-    spent = [stage.spent for stage in memory.stages]
-    likely = max(one.value + need for one, need in zip(spent, needs, strict=True))
-    surely = max(one.high + need for one, need in zip(spent, needs, strict=True))
-    outside = memory.stages[0].runtime.outside
+    likely, surely = claimed_before_graphs(memory, needs)
+    capacity, outside = memory.capacity, memory.stages[0].runtime.outside
     if in_bytes:
         share = min(1.0, _up(likely / capacity.value))
         chosen = replace(memory.settings, kv_cache_memory_bytes=max(needs), gpu_memory_utilization=share)
         note = "the pool is given in bytes; the utilisation is only what must be free at start"
-        claim, confident = likely + outside.value, surely + outside.high
-        return Sizing(chosen, max(needs), claim, confident, note)
+        return Sizing(chosen, max(needs), likely + outside.value, surely + outside.high, note)
     share = _up(surely / capacity.low)
     if share > 1:
         raise UnsupportedError(
@@ -86,6 +82,13 @@ def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing
     budget = ceil(share * capacity.value)
     note = "the utilisation holds the pool at the upper end of the other terms' 90 % interval"
     return Sizing(chosen, max(needs), budget + outside.value, budget + outside.high, note)
+
+
+def claimed_before_graphs(memory: ReplicaMemory, needs: list[int]) -> tuple[int, int]:
+    """(likely, at the upper end) bytes of the binding rank with pools of `needs`, without what stands outside of
+    the budget: the cheap test of a candidate, a few microseconds."""
+    pairs = [(stage.spent, need) for stage, need in zip(memory.stages, needs, strict=True)]
+    return max(spent.value + need for spent, need in pairs), max(spent.high + need for spent, need in pairs)
 
 
 def pool_needs(memory: ReplicaMemory, kv_bytes: int) -> list[int]:

@@ -16,7 +16,7 @@ from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.estimate import Estimate, KvCacheEstimate, RankEstimate, Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Capacity, EngineRules, MemoryRules
 from cotenant.estimation.activations import activations
@@ -128,7 +128,7 @@ def estimate_memory(
     )
     ranks = _rank_estimates(memory, used_bytes)
     cache = _cache_estimate(memory, demand)
-    verdict, reason, warnings = judge(_checks(memory, ranks, cache, used_bytes, engine, demand))
+    verdict, reason = judge(_checks(memory, ranks, cache, used_bytes, engine, demand))
     return Estimate(
         model=model, gpu=gpu, engine=engine.name, engine_version=str(version),
         quantization=format.name, settings=memory.settings, verdict=verdict, per_gpu=ranks, kv_cache=cache,
@@ -137,8 +137,21 @@ def estimate_memory(
             model_path=model_path or model.name,
             quantization=format.engine_flag,
         ),
-        reason=reason, warnings=(*memory.rules.notes, *warnings), demand=demand,
+        reason=reason, warnings=(*memory.rules.notes, *_warnings(model, gpu, memory, used_bytes)), demand=demand,
     )  # fmt: skip
+
+
+def _warnings(model: ModelSpec, gpu: GpuSpec, memory: ReplicaMemory, used_bytes: int) -> tuple[str, ...]:
+    """What the figures leave open, in sentences."""
+    found = []
+    if not gpu.cuda_measured and not memory.capacity.is_exact:
+        span = f"{format_gib(memory.capacity.low)} to {format_gib(memory.capacity.high)}"
+        found.append(f"no log of the {gpu.name} says what CUDA reports as its total; taken as {span}")
+    if used_bytes and memory.rules.runtime.others_in_budget:
+        found.append("this version charges what others hold on the card to the new engine's budget")
+    if not memory.rules.cache.hybrid and any(g.kind is AttentionKind.RECURRENT for g in model.layer_groups):
+        found.append("this version keeps recurrent states outside of its KV pool; they are not counted")
+    return tuple(found)
 
 
 def _filled(settings: EngineSettings, demand: Demand | None) -> EngineSettings:

@@ -29,8 +29,8 @@ class Check:
 _ORDER = {Verdict.DOES_NOT_FIT: 0, Verdict.UNCERTAIN: 1, Verdict.FITS: 2}
 
 
-def judge(checks: Sequence[Check]) -> tuple[Verdict, str, tuple[str, ...]]:
-    """(verdict, reason, warnings): the worst check decides; of several alike the first, as an engine would meet
+def judge(checks: Sequence[Check]) -> tuple[Verdict, str]:
+    """(verdict, reason): the worst check decides; of several alike the first, as an engine would meet
     them, or where all hold the one with least to spare."""
     margins = [check.margin for check in checks]
     verdicts = [_verdict(margin) for margin in margins]
@@ -39,7 +39,7 @@ def judge(checks: Sequence[Check]) -> tuple[Verdict, str, tuple[str, ...]]:
         place = min(range(len(checks)), key=lambda i: margins[i].value)
     else:
         place = verdicts.index(verdict)
-    return verdict, _sentence(checks[place], margins[place], verdict), ()
+    return verdict, _sentence(checks[place], margins[place], verdict)
 
 
 def _verdict(margin: Interval) -> Verdict:

@@ -75,7 +75,7 @@ def weights_per_rank(
         tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding,
         data_parallel_size, unsplit,
     )  # fmt: skip
-    return _TERMS.get((model, format), key, lambda: _terms(model, format, *key))
+    return _TERMS.get((model, format.storage), (format.name, key), lambda: _terms(model, format, *key))
 
 
 def _terms(
@@ -117,7 +117,7 @@ def stage_weights(
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
     key = (ranks, stages, dtype, padding, copies, unsplit)
-    return _CACHE.get((model, format), key, lambda: _stage_weights(model, format, *key))
+    return _CACHE.get((model, format.storage), (format.name, key), lambda: _stage_weights(model, format, *key))
 
 
 def checkpoint_bytes(model: ModelSpec, format: QuantizationFormat, dtype: str = "auto") -> int:  # noqa: A002
