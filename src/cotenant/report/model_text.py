@@ -28,6 +28,7 @@ _KEEPS = {
     AttentionKind.CROSS: "keys and values of the encoder's tokens",
     AttentionKind.NONE: "nothing",
 }
+_KEEPS_BESIDE = 85  # columns from which a row of layers also says in words what it keeps
 _PUBLISHED_BESIDE = 120  # columns from which the list of models also shows where its totals stand
 
 
@@ -98,11 +99,12 @@ def _print_cache(anatomy: Anatomy, console: Console) -> None:
     print_paragraph(
         console, f"KV cache in {model.dtype}: {anatomy.kv_bytes_per_token:,} B a token{beside}", indent=0
     )
+    keeps = ["keeps"] if console.width >= _KEEPS_BESIDE else []
     rows = table(
-        "layers", "kind", "heads", "width", "a token", "a sequence", "keeps", left=("kind",), wrap="keeps"
-    )
+        "layers", "kind", "heads", "width", "a token", "a sequence", *keeps, left=("kind",), wrap="keeps"
+    )  # fmt: skip
     for part in anatomy.groups:
-        rows.add_row(*_group_row(part))
+        rows.add_row(*_group_row(part)[: 6 + len(keeps)])
     console.print(rows)
 
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _STYLES = {Advice.USE: "bold green", Advice.POSSIBLE: "yellow", Advice.REFUSED: "dim"}
 _REFERENCES = ("bf16", "fp16")  # what losses are measured against
-_WIDE = 140  # columns from which the reason stands in the table
+_WIDE = 140  # columns from which the checkpoint stands in the table
+_NARROW = 90  # below it speed and loss stand in the sentences alone
 
 
 def print_matrix(matrix: PrecisionMatrix, console: Console) -> None:
@@ -28,40 +29,38 @@ def print_matrix(matrix: PrecisionMatrix, console: Console) -> None:
     )
     print_paragraph(console, title, style="bold", indent=0)
     console.print()
-    wide = console.width >= _WIDE
     console.print(_matrix(choices, sizes, console.width))
-    if not wide:
-        console.print()
-        for choice in choices:
-            if choice.advice is not Advice.REFUSED:
-                held = f"; {_checkpoint(choice)}" if _checkpoint(choice) != "-" else ""
-                text = f"{choice.format}: {choice.reason}{held}"
-                print_paragraph(console, text, style=_STYLES[choice.advice], indent=0)
-        _print_refusals(choices, console)
+    console.print()
+    for choice in choices:
+        if choice.advice is not Advice.REFUSED:
+            text = f"{choice.format}: {_because(choice, console.width)}"
+            print_paragraph(console, text, style=_STYLES[choice.advice], indent=0)
+    _print_refusals(choices, console)
     _print_figures(choices, console)
     print_warnings(console, [choice.warning for choice in choices if choice.warning])
 
 
 def _matrix(choices: Sequence[PrecisionChoice], sizes: Mapping[str, int], width: int) -> Table:
-    wide, narrow = width >= _WIDE, width < 90
-    columns = ["format", "verdict", "weights", "kernel", *([] if narrow else ["speed", "loss"])]
-    rows = table(
-        *columns,
-        *(["checkpoint", "reason"] if wide else []),
-        left=("verdict", "kernel", "speed", "checkpoint"),
-        wrap="reason",
-        gap=1 if narrow else 2,
-    )
+    """The formats that may run; what a narrow console has no room for stands in the sentences below."""
+    wide, narrow = width >= _WIDE, width < _NARROW
+    columns = ["format", "verdict", "weights", "kernel"]
+    columns += ([] if narrow else ["speed", "loss"]) + (["checkpoint"] if wide else [])
+    rows = table(*columns, left=("verdict", "kernel", "speed", "checkpoint"), gap=1 if narrow else 2)
     for choice in choices:
-        if choice.advice is Advice.REFUSED and not wide:
+        if choice.advice is Advice.REFUSED:
             continue
         size = sizes.get(choice.format)
         cells = [choice.format, str(choice.advice), format_gib(size) if size is not None else "-"]
         cells.append(choice.kernel.kernel if choice.kernel else "-")
-        if not narrow:
-            cells += [_speed(choice), _loss(choice)]
-        rows.add_row(*cells, *([_checkpoint(choice), choice.reason] if wide else []), style=_STYLES[choice.advice])
+        cells += ([] if narrow else [_speed(choice), _loss(choice)]) + ([_checkpoint(choice)] if wide else [])
+        rows.add_row(*cells, style=_STYLES[choice.advice])
     return rows
+
+
+def _because(choice: PrecisionChoice, width: int) -> str:
+    """The reason, with the checkpoint where the table has no room for it."""
+    held = _checkpoint(choice)
+    return choice.reason if width >= _WIDE or held == "-" else f"{choice.reason}; {held}"
 
 
 def _speed(choice: PrecisionChoice) -> str:
