@@ -9,6 +9,7 @@ A command may end in `| head -n N` or `| tail -n N`. Spaces at the ends of lines
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shlex
@@ -87,6 +88,16 @@ def test_the_block_shows_what_is_printed(page: Path, block: str) -> None:
         return
     for command, expected in sessions(block):
         assert printed(command) == expected, f"{page.relative_to(ROOT)}: {command}"
+
+
+def test_python_sessions_show_what_is_printed() -> None:
+    """Every `pycon` block of a page, as one session a page."""
+    parser = doctest.DocTestParser()
+    for page in pages():
+        sessions = "\n".join(re.findall(r"^```pycon\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S))
+        found = parser.get_doctest(sessions, {}, page.stem, str(page), 0)
+        failed = doctest.DocTestRunner(verbose=False).run(found).failed
+        assert failed == 0, page.name
 
 
 def test_every_command_has_its_page() -> None:
