@@ -8,7 +8,6 @@ from typing import Any
 _MODELOPT = {
     "FP8": "fp8", "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_AWQ": "w4a16", "FP8_PB_WO": "fp8-block",
     "FP8_BLOCK": "fp8-block", "FP8_PB_REAL": "fp8-block", "INT4_AWQ": "w4a16", "W4A16_NVFP4": "nvfp4",
-    "MXFP8": "mxfp8",
 }  # fmt: skip
 
 
@@ -67,7 +66,7 @@ def _whole(value: object) -> int:
 
 def _bitsandbytes(section: Mapping[str, Any]) -> str:
     if section.get("load_in_4bit"):
-        return "bnb-nf4" if _text(section.get("bnb_4bit_quant_type")) in ("nf4", "") else "bnb-fp4"
+        return "bnb-nf4" if _text(section.get("bnb_4bit_quant_type")) in ("nf4", "") else ""
     return "bnb-int8" if section.get("load_in_8bit") else ""
 
 
@@ -78,8 +77,17 @@ def _modelopt(section: Mapping[str, Any]) -> str:
         algorithm = inner.get("quant_algo")
     name = _text(algorithm).upper()
     if name == "MIXED_PRECISION":
-        return ""
+        return _mixed(inner if isinstance(inner, Mapping) else section)
     return _MODELOPT.get(name, "") or _compressed(section)
+
+
+def _mixed(section: Mapping[str, Any]) -> str:
+    """Layer by layer: FP8 beside NVFP4 has a name here, anything else has not."""
+    layers = section.get("quantized_layers")
+    if not isinstance(layers, Mapping):
+        return ""
+    used = {_text(layer.get("quant_algo")).upper() for layer in layers.values() if isinstance(layer, Mapping)}
+    return "mixed-nvfp4-fp8" if "FP8" in used and used <= {"FP8", "NVFP4", "W4A16_NVFP4"} else ""
 
 
 def _compressed(section: Mapping[str, Any]) -> str:
@@ -100,11 +108,13 @@ def _group_format(group: Mapping[str, Any]) -> str:
     bits, kind = _whole(weights.get("num_bits")), _text(weights.get("type"))
     input_bits = _whole(inputs.get("num_bits")) if isinstance(inputs, Mapping) else 16
     if kind == "float":
+        if bits == 8 and _whole(weights.get("group_size")) == 32:
+            return ""  # MXFP8
         if bits == 8:
             return "fp8-block" if weights.get("block_structure") or weights.get("strategy") == "block" else "fp8"
         size = _whole(weights.get("group_size"))
         return {(4, 16): "nvfp4", (4, 32): "mxfp4"}.get((bits, size), "")
-    return {(4, 16): "w4a16", (8, 16): "w8a16", (8, 8): "int8", (4, 8): "w4a8"}.get((bits, input_bits), "")
+    return {(4, 16): "w4a16", (8, 8): "int8"}.get((bits, input_bits), "")
 
 
 def _mxfp4(_section: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from cotenant.readers.decoder import Builder, Sizes, dense, read_sizes, sparse_f
 
 
 def sparse_layers(config: ConfigView, sizes: Sizes) -> Layers:
-    """Layers with experts: by `mlp_layer_types`, else from `first_k_dense_replace` on every `moe_layer_freq`-th."""
+    """Layers with experts: by `mlp_layer_types`, else every `moe_layer_freq`-th from `first_k_dense_replace`."""
     kinds = config.texts("mlp_layer_types")
     if len(kinds) == sizes.count:
         return tuple(n for n in sizes.layers if kinds[n] != "dense")

@@ -69,7 +69,7 @@ def _glm4v_moe(config: ConfigView) -> Structure:
 def _pooled_indexer(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
     """The indexer, and with `index_kpool_compress` a gate and position weights that pool `index_kpool` keys."""
     groups = indexer(config, sizes, layers)
-    if config.flag("index_kpool_compress"):
+    if config.flag("index_kpool_compress", default="index_kpool" in config):
         width = config.integer("index_head_dim")
         rows = config.integer("index_kpool", default=4, most=1024)
         groups += (ParameterGroup("indexer.kpool_ape", Role.OTHER, (rows, width), layers=layers),)

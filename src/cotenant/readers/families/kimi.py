@@ -148,6 +148,14 @@ def _kimi_k25(config: ConfigView) -> Structure:
     )
 
 
+def _kimi_vl(config: ConfigView) -> Structure:
+    """Kimi-VL: DeepSeek's decoder without low-rank queries behind the first MoonViT."""
+    text = latent_model(config.section("text_config"))
+    return text.extended(
+        *_moonvit(config.section("vision_config"), text.hidden_size), modalities=("text", "image")
+    )
+
+
 def _kimi_k3(config: ConfigView) -> Structure:
     text = _kimi_linear(config.section("text_config"))
     return text.extended(
@@ -160,6 +168,8 @@ BUILDERS: dict[str, Builder] = {
     "kimi_linear": _kimi_linear,
     "KimiK25ForConditionalGeneration": _kimi_k25,
     "kimi_k25": _kimi_k25,
+    "KimiVLForConditionalGeneration": _kimi_vl,
+    "kimi_vl": _kimi_vl,
     "KimiK3ForConditionalGeneration": _kimi_k3,
     "kimi_k3": _kimi_k3,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cotenant.readers.blocks import Structure
+from cotenant.domain.model import Role
+from cotenant.readers.blocks import Structure, vector
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, dense, layer_windows, read_sizes
 
@@ -75,13 +76,14 @@ def _nemotron(config: ConfigView) -> Structure:
 
 def _apertus(config: ConfigView) -> Structure:
     """xIELU has two learned scalars a layer, counted in its checkpoint."""
-    from cotenant.domain.model import Role
-    from cotenant.readers.blocks import vector
-
     sizes = read_sizes(config)
     bias = config.flag("attention_bias")
     scalars = vector("mlp.act_fn", 1, role=Role.OTHER, layers=sizes.layers, copies=2)
     return dense(config, sizes=sizes, gated=False, qk_norm="head", qkv_bias=bias, out_bias=bias, extra=scalars)
+
+
+def _orion(config: ConfigView) -> Structure:
+    return dense(config, norm_bias=True)
 
 
 def _arcee(config: ConfigView) -> Structure:
@@ -144,6 +146,14 @@ BUILDERS: dict[str, Builder] = {
     "baichuan": _baichuan,
     "NemotronForCausalLM": _nemotron,
     "nemotron": _nemotron,
+    "OrionForCausalLM": _orion,
+    "orion": _orion,
+    "SolarForCausalLM": _llama,
+    "solar": _llama,
+    "IQuestCoderForCausalLM": _llama,
+    "TeleChat3ForCausalLM": _llama,
+    "HyperCLOVAXForCausalLM": _llama,
+    "hyperclovax": _llama,
     "ApertusForCausalLM": _apertus,
     "apertus": _apertus,
     "ArceeForCausalLM": _arcee,

@@ -108,6 +108,20 @@ def _idefics3(config: ConfigView) -> Structure:
     return _with_images(text, tower + matrix("connector", text.hidden_size, width * scale * scale, bias=False))
 
 
+def _cohere2_vision(config: ConfigView) -> Structure:
+    """Command A Vision: SigLIP, patches merged 2 x 2, a gated projector of half the aligned width."""
+    text = text_structure(config, default="cohere2")
+    vision = config.section("vision_config")
+    width = vision.integer("hidden_size", default=1152)
+    merged = width * config.integer("downsample_factor", default=2, most=64) ** 2
+    aligned = config.integer("alignment_intermediate_size", default=36864)
+    tower = siglip_layers(vision, image=512, hidden_size=1152, num_hidden_layers=27)
+    groups = tower + matrix("projector.linear_1", aligned, merged)
+    return _with_images(
+        text, groups + matrix("projector.linear_2", text.hidden_size, max(1, aligned // 2), row=True)
+    )
+
+
 def _paligemma(config: ConfigView) -> Structure:
     text = text_structure(config, default="gemma")
     vision = config.section("vision_config")
@@ -130,6 +144,8 @@ BUILDERS: dict[str, Builder] = {
     "idefics3": _idefics3,
     "SmolVLMForConditionalGeneration": _idefics3,
     "smolvlm": _idefics3,
+    "Cohere2VisionForConditionalGeneration": _cohere2_vision,
+    "cohere2_vision": _cohere2_vision,
     "PaliGemmaForConditionalGeneration": _paligemma,
     "paligemma": _paligemma,
 }

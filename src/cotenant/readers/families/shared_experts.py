@@ -146,6 +146,19 @@ def _dots1(config: ConfigView) -> Structure:
     )  # fmt: skip
 
 
+def _exaone_moe(config: ConfigView) -> Structure:
+    """K-EXAONE: three sliding layers to one full."""
+    sizes = read_sizes(config)
+    pattern = config.raw("sliding_window_pattern")
+    period = len(pattern) if isinstance(pattern, str) else config.integer("sliding_window_pattern", default=4)
+    return dense(
+        config, sizes=sizes, qk_norm="head", windows=layer_windows(config, sizes.count, pattern=period or 4),
+        feed_forward=feed_forward(config, sizes, _from_first(config, sizes)),
+        num_experts=config.integer("num_experts"),
+        experts_per_token=config.integer("num_experts_per_tok", default=8),
+    )  # fmt: skip
+
+
 def _solar_open(config: ConfigView) -> Structure:
     sizes = read_sizes(config, inner=10240)
     bias = config.flag("attention_bias")
@@ -172,6 +185,9 @@ BUILDERS: dict[str, Builder] = {
     "bailing_moe": _bailing,
     "Dots1ForCausalLM": _dots1,
     "dots1": _dots1,
+    "ExaoneMoeForCausalLM": _exaone_moe,
+    "ExaoneMoEForCausalLM": _exaone_moe,
+    "exaone_moe": _exaone_moe,
     "SolarOpenForCausalLM": _solar_open,
     "solar_open": _solar_open,
 }

@@ -63,12 +63,14 @@ def _whisper(config: ConfigView) -> Structure:
     groups += plain_mlp(layers, hidden, inner, bias=True)
     groups += norm("layernorm", hidden, layers=layers, bias=True, copies=3) + norm("norm", hidden, bias=True)
     built = replace(structure(sizes, groups, _caches(sizes)), max_model_len=length)
-    return built.extended(*_whisper_encoder(config, hidden), modalities=("text", "audio"))
+    return built.extended(*whisper_encoder(config), modalities=("text", "audio"))
 
 
-def _whisper_encoder(config: ConfigView, hidden: int) -> Groups:
-    depth = config.integer("encoder_layers", most=10_000)
-    inner = config.integer("encoder_ffn_dim", most=MOST_WIDTH)
+def whisper_encoder(config: ConfigView) -> Groups:
+    """Two convolutions over mel bands, positions, layers without a bias on keys."""
+    hidden = config.integer("d_model", "hidden_size", most=MOST_WIDTH)
+    depth = config.integer("encoder_layers", "num_hidden_layers", most=10_000)
+    inner = config.integer("encoder_ffn_dim", "intermediate_size", most=MOST_WIDTH)
     mels = config.integer("num_mel_bins", default=80, most=2**14)
     rows = config.integer("max_source_positions", default=1500)
     groups = whole("encoder.conv1", hidden, mels * 3) + whole("encoder.conv2", hidden, hidden * 3)
