@@ -130,8 +130,8 @@ def _weights() -> str:
             rows.append([name, form, equation(words, size), gb(size), gib(size), each])
     parts.append(table(("model", "format", "bytes", "GB", "GiB", "bytes a parameter"), rows, left=3))
     parts.append(
-        """The process holds a little more than the files: the table of rotary positions (positions x head dimension x
-2 bytes: {long} and {short}), and what
+        """The process holds a little more than the files: the table of rotary positions (positions x head
+dimension x 2 bytes: {long} and {short}), and what
 PyTorch rounds up, since it takes pieces above 10 MiB in steps of 2 MiB.""".format(
             long=equation("131,072 x 128 x 2", rotary_bytes(spec("Llama-3.1-8B"))),
             short=equation("32,768 x 128 x 2", rotary_bytes(spec("Mistral-7B"))),
