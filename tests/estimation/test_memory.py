@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
-from cotenant.domain.model import ParameterGroup, Role, Split
+from cotenant.domain.model import AttentionKind, LayerGroup, ParameterGroup, Role, Split
 from cotenant.engines import find_engine
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import settings_for_pool
@@ -199,3 +199,18 @@ def test_images_are_profiled_too(llama_8b, a100, bf16):
     assert seen.bytes.value == run.peak
     assert seen.bytes.high > 2 * run.peak
     assert encoder_run(llama_8b, 2048, 1) is None
+
+
+def test_models_without_a_cache_get_a_budget_and_no_pool(llama_8b, a100, bf16):
+    rules, version = find_engine("vllm")
+    encoder = replace(
+        llama_8b, layer_groups=(LayerGroup(AttentionKind.NONE, tuple(range(32))),), encoder_only=True
+    )
+    options = {"engine": rules, "version": version, "format": bf16}
+    sized = settings_for_pool(encoder, a100, EngineSettings(max_model_len=512), kv_bytes=0, **options)
+    assert sized.settings.kv_cache_memory_bytes is None
+    found = estimate_memory(encoder, a100, sized.settings, **options)
+    assert found.fits
+    assert found.per_gpu[0].kv_cache.bytes.value == found.kv_cache.minimum_bytes == 0
+    assert "--kv-cache-memory-bytes" not in found.arguments
+    assert "--block-size" not in found.arguments

@@ -154,7 +154,8 @@ class EngineRules(Protocol):
     def resolve(
         self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
     ) -> EngineSettings:
-        """Every default filled in, as that version does on that card.
+        """Every default filled in, as that version does on that card; block_size stays None where the engine
+        chooses it by backend.
 
         Raises UnsupportedError for what the engine itself refuses (heads that do not divide, a flag that the
         version does not know).

@@ -101,7 +101,6 @@ class Vllm:
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,
             gpu_memory_utilization=_utilization(settings, release),
-            block_size=settings.block_size or _block_size(model, _rules(release).cache),
         )
 
     def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
@@ -261,11 +260,6 @@ def _utilization(settings: EngineSettings, release: _Release) -> float:
     if settings.gpu_memory_utilization is not None:
         return settings.gpu_memory_utilization
     return 0.92 if release >= (0, 20) else 0.9
-
-
-def _block_size(model: ModelSpec, cache: CacheRules) -> int:
-    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
-    return cache.latent_block_size if latent else cache.block_size
 
 
 def _batch_defaults(

@@ -58,8 +58,7 @@ def settings_for_pool(
     memory = replica_memory(
         model, gpu, open_settings, engine=engine, version=version, format=format, used_bytes=used_bytes
     )
-    sized = size_pool(memory, kv_bytes, in_bytes=in_bytes and memory.rules.has_cache_bytes)
-    return replace(sized, settings=replace(sized.settings, block_size=settings.block_size))
+    return size_pool(memory, kv_bytes, in_bytes=in_bytes and memory.rules.has_cache_bytes)
 
 
 def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing:
@@ -67,7 +66,7 @@ def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing
     needs = pool_needs(memory, kv_bytes)
     likely, surely = claimed_before_graphs(memory, needs)
     capacity, outside = memory.capacity, memory.stages[0].runtime.outside
-    if in_bytes:
+    if in_bytes and memory.layout.groups:  # without a cache there is no pool to ask for
         share = min(1.0, _up(likely / capacity.value))
         chosen = replace(memory.settings, kv_cache_memory_bytes=max(needs), gpu_memory_utilization=share)
         note = "the pool is given in bytes; the utilisation is only what must be free at start"

@@ -134,7 +134,8 @@ def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) 
 
 
 def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> CacheLayout:
-    block = settings.block_size or rules.block_size
+    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
+    block = settings.block_size or (rules.latent_block_size if latent else rules.block_size)
     stages = stage_layers(model.num_layers, settings.pipeline_parallel_size)
     kinds = [_page_group(model, group, settings, block, stages, rules) for group in model.layer_groups]
     groups = [group for group in kinds if group is not None]

@@ -133,7 +133,7 @@ def estimate_memory(
         model=model, gpu=gpu, engine=engine.name, engine_version=str(version),
         quantization=format.name, settings=memory.settings, verdict=verdict, per_gpu=ranks, kv_cache=cache,
         arguments=engine.arguments(
-            replace(memory.settings, block_size=asked.block_size), version=version,
+            memory.settings, version=version,
             model_path=model_path or model.name,
             quantization=format.engine_flag,
         ),
