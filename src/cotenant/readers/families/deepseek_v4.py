@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cotenant.domain.model import AttentionKind, LayerGroup, ParameterGroup, Role, Split
+from cotenant.domain.model import AttentionKind, LayerGroup, ParameterGroup, Role, Split, Stage
 from cotenant.readers.blocks import (
     Groups,
     Layers,
@@ -48,8 +48,10 @@ def hyper_connections(layers: Layers, hidden: int, streams: int) -> Groups:
 
 def stream_head(hidden: int, streams: int) -> Groups:
     """What joins the streams before the last norm."""
-    groups: Groups = (ParameterGroup("hc_head.fn", Role.OTHER, (streams, streams * hidden), dtype="fp32"),)
-    return groups + vector("hc_head.base_and_scale", streams + 1, role=Role.OTHER, dtype="fp32")
+    groups: Groups = (
+        ParameterGroup("hc_head.fn", Role.OTHER, (streams, streams * hidden), stage=Stage.LAST, dtype="fp32"),
+    )
+    return groups + vector("hc_head.base_and_scale", streams + 1, role=Role.OTHER, stage=Stage.LAST, dtype="fp32")
 
 
 def lean_attention(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:

@@ -22,7 +22,7 @@ from cotenant.readers.vision import layer_norm, matrix, patches, tower_sizes, tw
 
 
 def _minimax_01(config: ConfigView) -> Structure:
-    """`attn_type_list`: 1 = softmax attention, 0 = lightning; the state is kept in fp32."""
+    """`attn_type_list`: 1 = softmax attention, 0 = lightning, whose state is kept in the model's precision."""
     sizes = read_sizes(config)
     kinds = config.integers("attn_type_list", most=1)
     named = config.texts("layer_types")
@@ -40,7 +40,7 @@ def _minimax_01(config: ConfigView) -> Structure:
     if linear_layers:
         groups += lightning(linear_layers, sizes.hidden, sizes.heads, sizes.head_dim)
     groups += router(sizes.layers, sizes.hidden, count) + experts(sizes.layers, sizes.hidden, sizes.inner, count)
-    state = RecurrentState(0, sizes.heads * sizes.head_dim * sizes.head_dim, "fp32")
+    state = RecurrentState(0, sizes.heads * sizes.head_dim * sizes.head_dim)
     caches = recurrent_group(linear_layers, state)
     if full:
         caches += cache_groups([None] * len(full), sizes.heads, sizes.kv_heads, sizes.head_dim, layers=full)

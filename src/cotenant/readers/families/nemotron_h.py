@@ -108,7 +108,9 @@ def _nemotron_h(config: ConfigView) -> Structure:
     mixing = tuple(n for n, kind in enumerate(pattern) if kind == "M")
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm_f", sizes.hidden)
     groups += _layers(config, sizes, pattern) + _draft(config, sizes)
-    dtype = {"float32": "fp32"}.get(config.text("mamba_ssm_cache_dtype"), "")
+    # vLLM's default for this family is fp32 (models/config.py NemotronHForCausalLMConfig).
+    named = config.text("mamba_ssm_cache_dtype", default="float32")
+    dtype = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}.get(named, "")
     caches = recurrent_group(mixing, mamba2_state(_mamba_shape(config), dtype=dtype))
     if attending:
         caches += cache_groups(
