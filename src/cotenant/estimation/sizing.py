@@ -64,7 +64,7 @@ def sized_estimate(
         grown = _grown(found, asked, sequence_bytes)
         longer = judged(replace(settings, max_model_len=grown.max_model_len), grown)
         found = replace(longer, demand=grown) if longer.fits else found
-    return _with_doubts(found)
+    return _with_doubts(_with_worst_case(found, sequence_bytes))
 
 
 def reserved_bytes(
@@ -89,6 +89,13 @@ def _grown(estimate: Estimate, asked: Demand, sequence_bytes: SequenceBytes) -> 
         kv_minimum_bytes=longest,
         kv_worst_case_bytes=longest * asked.max_num_seqs,
     )
+
+
+def _with_worst_case(estimate: Estimate, sequence_bytes: SequenceBytes) -> Estimate:
+    """What the settings allow, where they allow more than the traffic asked."""
+    settings = estimate.settings
+    worst = sequence_bytes(settings.max_model_len or 1) * (settings.max_num_seqs or 1)
+    return replace(estimate, kv_cache=replace(estimate.kv_cache, worst_case_bytes=worst))
 
 
 def _with_doubts(estimate: Estimate) -> Estimate:

@@ -1,1 +1,1 @@
-"""Text and bytes to values: configs, file headers, raw figures, fleet files. Strict, bounded, never opening a file."""
+"""Text and bytes to values: configs, file headers, raw figures, fleet files. Strict, bounded, opening nothing."""
