@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from cotenant.domain.engine import Version
 from cotenant.engines.rules import EngineRules
 from cotenant.engines.vllm import VLLM
@@ -61,6 +59,8 @@ def _unknown(name: str, key: str) -> UnknownEngineError | UnsupportedError:
     for planned, names in PLANNED.items():
         if key in names:
             return UnsupportedError(f"{planned} is planned but not built yet", hint=f"engines so far: {known}")
+    from difflib import get_close_matches
+
     near = get_close_matches(key, [*_BY_NAME, *(n for names in PLANNED.values() for n in names)], n=1)
     hint = f"did you mean {near[0]}? engines: {known}" if near else f"engines: {known}"
     return UnknownEngineError(f"unknown engine {name[:60]!r}", hint=hint)
