@@ -25,6 +25,7 @@ _RANGES = {
     "max_loras": (1, 10_000),
     "max_lora_rank": (1, 1024),
 }
+_FLAGS = ("enforce_eager", "enable_expert_parallel", "enable_lora")
 _LORA_SLOTS, _LORA_RANK = 1, 16  # what `--enable-lora` alone means (vLLM: config/lora.py)
 _WORDS = {
     "dtype": ("auto", "bfloat16", "float16", "float32", "bf16", "fp16", "fp32", "half", "float"),
@@ -43,6 +44,11 @@ def engine_settings(options: Mapping[str, Any], adapters: Sequence[Adapter] = ()
     for name, words in _WORDS.items():
         if options.get(name) is not None and options[name] not in words:
             faults.append(_fault(name, options[name], f"one of {', '.join(words)}"))
+    faults += [
+        _fault(name, options[name], "true or false")
+        for name in _FLAGS
+        if options.get(name) is not None and not isinstance(options[name], bool)
+    ]
     share = options.get("gpu_memory_utilization")
     if share is not None and not (_is_number(share) and 0 < share <= 1):
         faults.append(_fault("gpu_memory_utilization", share, "a fraction above 0 and up to 1, such as 0.9"))
@@ -76,7 +82,7 @@ def traffic_from(
         for name, value in (
             ("context_tokens", context_tokens), ("input_tokens", input_tokens), ("output_tokens", output_tokens),
         )
-        if value
+        if value is not None and value != {}
     }  # fmt: skip
     if concurrent is not None:
         _check_whole("concurrent", concurrent, 1, _MANY, faults)
@@ -126,11 +132,14 @@ def _adapter(entry: Adapter | Mapping[str, Any]) -> Adapter:
     _check_whole(f"rank of the adapter {name[:60]!r}", rank, 1, 1024, faults)
     _raise(faults)
     share = entry.get("share")
+    share = parse_percent(share) if isinstance(share, str) else share
+    if share is not None and not (_is_number(share) and 0 <= share <= 1):
+        raise _fault(f"share of the adapter {name[:60]!r}", share, "a percentage such as 20%")
     return Adapter(
         name,
         int(rank or 0),
         source=str(entry.get("source") or ""),
-        share=parse_percent(share) if isinstance(share, str) else share,
+        share=share,
         target_modules=tuple(entry.get("target_modules") or ()),
     )
 
@@ -153,6 +162,9 @@ def _shape_faults(concurrent: bool, rate: bool, lengths: Mapping[str, Lengths]) 
 
 def _lengths(name: str, value: Mapping[str, Any], faults: list[CotenantError]) -> Lengths:
     known = {"p50": "p50", "p95": "p95", "max": "maximum"}
+    if not isinstance(value, Mapping):
+        faults.append(_fault(name, value, "a mapping such as {p50: 600, p95: 1600}"))
+        return Lengths()
     given = {key: number for key, number in value.items() if number is not None}
     faults += [_fault(name, key, "p50, p95 or max") for key in given if key not in known]
     for key, number in given.items():
