@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.domain.engine import EngineSettings
-from cotenant.domain.model import AttentionKind, LayerGroup
+from cotenant.domain.model import AttentionKind, LayerGroup, RecurrentState
 from cotenant.engines.rules import CacheRules, Printed
 from cotenant.estimation.kv_cache import cache_layout, kv_element_bytes
 from cotenant.units import GIB
@@ -121,6 +121,17 @@ def test_qwen3_6_27b_blocks_as_vllm_prints_them(hybrid):
     state = next(group for group in found.groups if group.kind is AttentionKind.RECURRENT)
     assert attention.block_size == 1568
     assert state.page_bytes / state.need_bytes - 1 == pytest.approx(0.0013, abs=5e-5)
+
+
+def test_a_model_of_states_alone(llama_8b):
+    """Mamba: one block a sequence, whatever its length, and no bytes a token."""
+    states = LayerGroup(AttentionKind.RECURRENT, tuple(range(32)), state=RecurrentState(10_000, 100_000, "fp32"))
+    found = layout(replace(llama_8b, layer_groups=(states,)), CacheRules(printed=Printed.BLOCKS))
+    assert found.token_bytes() == 0
+    assert found.sequence_blocks(100_000, 2048) == 1
+    assert found.needed_bytes(5) == found.needed_bytes(50_000) == 32 * 420_000
+    assert found.tokens_as_printed(7, 4096, 2048) == 7 * 4096
+    assert found.fixed_bytes(4096) == 32 * 420_000
 
 
 def test_encoders_cache_nothing(llama_8b):

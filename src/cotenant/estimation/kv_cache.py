@@ -114,7 +114,8 @@ class CacheLayout:
         if not self.groups:
             return 0
         if self.printed is Printed.BLOCKS:
-            return blocks // len(self.groups) * min(group.block_size for group in self.groups if group.token_bytes)
+            sizes = [group.block_size for group in self.groups if group.token_bytes]
+            return blocks // len(self.groups) * min(sizes, default=max_model_len)
         return int(blocks / self.sequence_blocks(max_model_len, batched_tokens) * max_model_len)
 
 
