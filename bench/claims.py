@@ -30,8 +30,8 @@ what the program computes (vLLM {found.engine_version}, {GPU}, 8 sequences of 2,
 {tally}.
 
 *Confirmed*: it stands, by arithmetic or by its own published source. *Corrected*: it is wrong, or holds only as
-far as the second column says. *Not verifiable*: nothing at hand shows or refutes it. GB is 10^9 bytes, GiB 2^30; the
-articles write GB for both.
+far as the second column says. *Not verifiable*: nothing at hand shows or refutes it. GB is 10^9 bytes, GiB 2^30;
+the articles write GB for both.
 
 ## The first article: a budget for several models on TGI
 

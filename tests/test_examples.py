@@ -4,7 +4,7 @@ The goldens are in tests/golden/examples: what `cotenant plan FILE` prints where
 columns), blanks at the ends of lines apart. After a change that is meant to show, write them anew and read what
 changed:
 
-    COTENANT_UPDATE_GOLDENS=1 pytest tests/test_examples.py
+    COTENANT_UPDATE_EXAMPLES=1 pytest tests/test_examples.py
 """
 
 import json
@@ -29,7 +29,7 @@ EXAMPLES = ROOT / "examples"
 GOLDEN = ROOT / "tests" / "golden" / "examples"
 NAMES = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
 DOES_NOT_FIT = {"article-a100/row1", "does-not-fit"}
-UPDATE = bool(os.environ.get("COTENANT_UPDATE_GOLDENS"))
+UPDATE = bool(os.environ.get("COTENANT_UPDATE_EXAMPLES"))
 
 
 @cache

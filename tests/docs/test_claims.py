@@ -70,7 +70,8 @@ def test_known_claims(claim: str, ours: str, verdict: str) -> None:
 @pytest.mark.parametrize(
     "figure",
     ["140 GB", "35 GB", "0.31 MB", "40 GB", "160 GB", "640 GB", "1.25 GB", "20 GB", "0.03 MB", "0.49 MB",
-     "0.5 %", "95 %", "741", "461", "60 %", "7.7 %", "17 %", "712", "93 tok/s", "958 ms", "67 tok/s", "10.9", "0.14", "77 GB",
+     "0.5 %", "95 %",
+     "741", "461", "60 %", "7.7 %", "17 %", "712", "93 tok/s", "958 ms", "67 tok/s", "10.9", "0.14", "77 GB",
      "147 GB", "42 GB", "47 GB", "52 GB", "21 GB", "three times", "2 to 3 s", "140 to 208 s", "50 to 66", "32 GB",
      "27.5 GB", "71 %", "10 to 15 %", "3 to 4 times", "1 to 3 GB", "5 to 15 %", "0.5 bytes", "10 %"],
 )  # fmt: skip
