@@ -113,7 +113,7 @@ def test_traffic_sizes_what_was_left_open(run: Run) -> None:
     text = run(*arguments).out
     assert "follow from the traffic." in text
     assert "needed " in text
-    assert "exceeded 1% of the time" in text
+    assert "takes more 1% of the time" in text
 
 
 def test_a_rate_becomes_a_concurrency(run: Run) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _STYLES = {Verdict.FITS: "bold green", Verdict.DOES_NOT_FIT: "bold red", Verdict.UNCERTAIN: "bold yellow"}
 _NAMES = {"weights": "weights", "kv_cache": "KV cache", "activations": "activations", "runtime": "runtime"}
+_WORTH_SAYING = 0.01  # of the card
 _WHY_BESIDE = 90  # columns from which a term's reason stands beside its figures, not below
 
 
@@ -119,17 +120,21 @@ def _balance(rank: RankEstimate) -> list[tuple[str, Interval, str]]:
         if rank.used_bytes
         else []
     )
-    room = max(1, rank.capacity.value)
     return [
         *lines,
-        (f"{FILLS['headroom']} headroom", rank.headroom, _free(rank.headroom.value / room)),
+        (f"{FILLS['headroom']} headroom", rank.headroom, _free(rank)),
         ("peak while loading", rank.load_peak, "weights, the tensor being loaded and the CUDA context"),
     ]
 
 
-def _free(share: float) -> str:
-    state = "free" if share >= 0 else "missing"
-    return f"{format_percent(abs(share), digits=1)} of the card is {state}"
+def _free(rank: RankEstimate) -> str:
+    """What the headroom is a share of, and whether a budget that is not filled stands between."""
+    room = max(1, rank.capacity.value)
+    share, unused = rank.headroom.value / room, (rank.budget.value - rank.footprint_bytes) / room
+    if share < 0:
+        return f"{format_percent(-share, digits=1)} of the card is missing"
+    beside = " beside the budget" if unused >= _WORTH_SAYING else ""
+    return f"{format_percent(share, digits=1)} of the card is free{beside}"
 
 
 def _gib(size: int) -> str:
@@ -155,7 +160,9 @@ def _print_cache(estimate: Estimate, console: Console) -> None:
     ]
     if cache.needed_bytes is not None:
         overflow = estimate.demand.overflow if estimate.demand else 0.01
-        lines.append(f"needed {format_bytes(cache.needed_bytes)}: exceeded {format_percent(overflow)} of the time")
+        lines.append(
+            f"needed {format_bytes(cache.needed_bytes)}: what is in flight takes more {format_percent(overflow)} of the time"
+        )
     lines.append(
         f"worst case {format_bytes(cache.worst_case_bytes)}: {settings.max_num_seqs:,} sequences of "
         f"{settings.max_model_len:,} tokens"
