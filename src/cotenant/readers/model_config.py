@@ -23,7 +23,9 @@ _LENGTH_KEYS = (
     "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len", "n_ctx",
 )  # fmt: skip
 _UNSCALED_ROPES = {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "mrope", "default", "proportional", ""}
-_HEADLESS = re.compile(r"(?!InternVLChat|ChatGLM|Dream|QWenLMHead|GPT2LMHead)\w+Model")  # embedding checkpoints
+_HEADLESS = re.compile(
+    r"(?!InternVLChat|ChatGLM|Dream|QWenLMHead|GPT2LMHead|Qwen2_5Omni)\w+Model"
+)  # embedding checkpoints
 _DEFAULT_LENGTH = 2048  # what vLLM assumes where no key says
 _RAW_HINT = (
     "give raw figures, model: {parameters: 7B, layers: 32, kv_heads: 8, head_dim: 128}, or a folder with its "

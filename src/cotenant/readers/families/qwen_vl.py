@@ -49,9 +49,8 @@ def _qwen2_vl(config: ConfigView) -> Structure:
     )
 
 
-def _qwen25_vl(config: ConfigView) -> Structure:
-    text = _text(config, "qwen2")
-    vision = config.section("vision_config")
+def qwen25_tower(vision: ConfigView, out: int) -> Groups:
+    """Qwen2.5-VL's tower: gated layers with RMS norms, no positions."""
     width = vision.integer("hidden_size", default=1280, most=MOST)
     depth = vision.integer("depth", default=32, most=10_000)
     inner = vision.integer("intermediate_size", default=3420, most=MOST)
@@ -59,9 +58,13 @@ def _qwen25_vl(config: ConfigView) -> Structure:
     groups = patches(width, patch, frames=vision.integer("temporal_patch_size", default=2, most=64), bias=False)
     groups += vit_layers(width, inner, depth, gated=True, norm_bias=False)
     merged = width * vision.integer("spatial_merge_size", default=2, most=16) ** 2
-    out = vision.integer("out_hidden_size", default=text.hidden_size, most=MOST)
-    groups += _merger(merged, out, norm_bias=False, norm_width=width)
-    return text.extended(*groups, modalities=_MODALITIES)
+    out = vision.integer("out_hidden_size", default=out, most=MOST)
+    return groups + _merger(merged, out, norm_bias=False, norm_width=width)
+
+
+def _qwen25_vl(config: ConfigView) -> Structure:
+    text = _text(config, "qwen2")
+    return text.extended(*qwen25_tower(config.section("vision_config"), text.hidden_size), modalities=_MODALITIES)
 
 
 def qwen3_tower(vision: ConfigView, out: int) -> Groups:

@@ -66,7 +66,7 @@ def _whisper(config: ConfigView) -> Structure:
     return built.extended(*whisper_encoder(config), modalities=("text", "audio"))
 
 
-def whisper_encoder(config: ConfigView) -> Groups:
+def whisper_encoder(config: ConfigView, *, positions: bool = True) -> Groups:
     """Two convolutions over mel bands, positions, layers without a bias on keys."""
     hidden = config.integer("d_model", "hidden_size", most=MOST_WIDTH)
     depth = config.integer("encoder_layers", "num_hidden_layers", most=10_000)
@@ -74,7 +74,8 @@ def whisper_encoder(config: ConfigView) -> Groups:
     mels = config.integer("num_mel_bins", default=80, most=2**14)
     rows = config.integer("max_source_positions", default=1500)
     groups = whole("encoder.conv1", hidden, mels * 3) + whole("encoder.conv2", hidden, hidden * 3)
-    groups += whole("encoder.conv.bias", hidden, copies=2) + whole("encoder.positions", rows, hidden)
+    groups += whole("encoder.conv.bias", hidden, copies=2)
+    groups += whole("encoder.positions", rows, hidden) if positions else ()
     for name, bias in (("q", True), ("k", False), ("v", True), ("out", True)):
         groups += matrix(f"encoder.{name}_proj", hidden, hidden, bias=bias, copies=depth, row=name == "out")
     groups += matrix("encoder.fc1", inner, hidden, copies=depth)
