@@ -84,6 +84,7 @@ def test_lora_slots_are_inside_the_weights(bf16):
 def test_the_last_stages_layers_are_the_fewest():
     assert [len(stage) for stage in stage_layers(62, 4)] == [15, 16, 16, 15]
     assert [len(stage) for stage in stage_layers(80, 4)] == [20] * 4
+    assert [len(stage) for stage in stage_layers(62, 4, rest_last=True)] == [15, 15, 15, 17]
 
 
 @given(st.integers(1, 200), st.integers(1, 16))

@@ -42,6 +42,7 @@ class CacheRules:
     the largest's where that is below `padding_ratio` times the smallest. A windowed layer keeps the window
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
+    `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     """
 
     block_size: int = 16
@@ -52,6 +53,7 @@ class CacheRules:
     state_alignment: int = 16
     state_blocks: int = 1
     printed: Printed = Printed.CONCURRENCY
+    rest_on_last_stage: bool = False
 
 
 @dataclass(frozen=True, slots=True)

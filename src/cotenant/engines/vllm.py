@@ -175,6 +175,7 @@ def _cache_rules(release: _Release) -> CacheRules:
         batches_in_flight=2 if release >= (0, 26) else 1,
         state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
+        rest_on_last_stage=release < (0, 8),
     )
 
 

@@ -21,19 +21,29 @@ _CACHE: IdentityCache[tuple[float, float]] = IdentityCache()
 
 
 def adapter_bytes(
-    model: ModelSpec, slots: AdapterSlots, ranks: int, stage: int, stages: int, on_vocabulary: bool
+    model: ModelSpec,
+    slots: AdapterSlots,
+    ranks: int,
+    stage: int,
+    stages: int,
+    on_vocabulary: bool,
+    rest_last: bool = False,
 ) -> int:
     """Bytes of the slots on one rank of a stage."""
     linear, vocabulary = _CACHE.get(
-        (model,), (ranks, stage, stages), lambda: _elements_per_rank(model, ranks, stage, stages)
+        (model,),
+        (ranks, stage, stages, rest_last),
+        lambda: _elements_per_rank(model, ranks, stage, stages, rest_last),
     )
     elements = linear + (vocabulary if on_vocabulary else 0)
     return ceil(elements * _BYTES * slots.max_lora_rank * slots.max_loras)
 
 
-def _elements_per_rank(model: ModelSpec, ranks: int, stage: int, stages: int) -> tuple[float, float]:
+def _elements_per_rank(
+    model: ModelSpec, ranks: int, stage: int, stages: int, rest_last: bool
+) -> tuple[float, float]:
     """(elements on linear layers, on the vocabulary) of one slot, for each unit of LoRA rank."""
-    layers = stage_layers(model.num_layers, stages)[stage]
+    layers = stage_layers(model.num_layers, stages, rest_last)[stage]
     linear = vocabulary = 0.0
     for group in model.parameters:
         copies = copies_in_stage(group, layers, stage, stages) or (1 if group.tied and stages == 1 else 0)

@@ -137,7 +137,7 @@ def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) 
 def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> CacheLayout:
     latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
     block = settings.block_size or (rules.latent_block_size if latent else rules.block_size)
-    stages = stage_layers(model.num_layers, settings.pipeline_parallel_size)
+    stages = stage_layers(model.num_layers, settings.pipeline_parallel_size, rules.rest_on_last_stage)
     kinds = [_page_group(model, group, settings, block, stages, rules) for group in model.layer_groups]
     groups = [group for group in kinds if group is not None]
     groups += [index for group in model.layer_groups if (index := _index_group(group, block, stages)) is not None]

@@ -11,11 +11,14 @@ VOCAB_PADDING = 64
 
 
 @lru_cache(maxsize=1024)
-def stage_layers(num_layers: int, stages: int) -> tuple[range, ...]:
-    """Layers of each stage. What does not divide goes to the stages before the last, from the back
-    (vLLM, distributed/utils.py, get_pp_indices): the last one holds the head already."""
+def stage_layers(num_layers: int, stages: int, rest_last: bool = False) -> tuple[range, ...]:
+    """Layers of each stage. What does not divide goes to the stages before the last, from the back, since the
+    last one holds the head already; or all of it to the last (vLLM, distributed/utils.py, get_pp_indices)."""
     sizes = [num_layers // stages] * stages
     rest = num_layers % stages
+    if rest_last:
+        sizes[-1] += rest
+        rest = 0
     for position in range(2, rest + 2):
         sizes[-position % stages] += 1
     ends = [sum(sizes[: i + 1]) for i in range(stages)]

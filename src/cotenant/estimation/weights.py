@@ -67,13 +67,14 @@ def weights_per_rank(
     padding: ExpertPadding | None = None,
     data_parallel_size: int = 1,
     unsplit: bool = False,
+    rest_last: bool = False,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
     rank instead of a slice of each, which leaves its bytes the same. Raises UnsupportedError for a format without
     rules."""
     key = (
         tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding,
-        data_parallel_size, unsplit,
+        data_parallel_size, unsplit, rest_last,
     )  # fmt: skip
     return _TERMS.get((model, format.storage), (format.name, key), lambda: _terms(model, format, *key))
 
@@ -89,16 +90,23 @@ def _terms(
     padding: ExpertPadding | None,
     copies: int,
     unsplit: bool,
+    rest_last: bool,
 ) -> tuple[Term, ...]:
     stages = stage_weights(
-        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit
+        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last
     )
     terms = []
     for number, stage in enumerate(stages):
         extra = 0
         if adapters is not None:
             extra = adapter_bytes(
-                model, adapters, tensor_parallel_size, number, pipeline_parallel_size, adapters_on_vocabulary
+                model,
+                adapters,
+                tensor_parallel_size,
+                number,
+                pipeline_parallel_size,
+                adapters_on_vocabulary,
+                rest_last,
             )
         term = Term(_interval(stage, extra), _why(model, format, tensor_parallel_size, stage, extra))
         terms += [term] * tensor_parallel_size
@@ -114,9 +122,10 @@ def stage_weights(
     padding: ExpertPadding | None = None,
     copies: int = 1,
     unsplit: bool = False,
+    rest_last: bool = False,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype, padding, copies, unsplit)
+    key = (ranks, stages, dtype, padding, copies, unsplit, rest_last)
     return _CACHE.get((model, format.storage), (format.name, key), lambda: _stage_weights(model, format, *key))
 
 
@@ -156,12 +165,13 @@ def _stage_weights(
     padding: ExpertPadding | None,
     copies: int,
     unsplit: bool,
+    rest_last: bool,
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
     scale, spread = _scale(model, format, dtype)
     found = []
-    for number, layers in enumerate(stage_layers(model.num_layers, stages)):
+    for number, layers in enumerate(stage_layers(model.num_layers, stages, rest_last)):
         sizes: dict[tuple[str, tuple[int, ...]], list[float]] = {}  # merged tensor -> [bytes, how many]
         rest = 0.0
         for group in model.parameters:
