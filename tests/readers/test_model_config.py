@@ -159,6 +159,15 @@ def test_a_tied_head_has_no_parameters_of_its_own() -> None:
     assert [group.tied for group in tied.parameters_of(Role.HEAD)] == [True]
 
 
+def test_an_embedder_has_no_output_head() -> None:
+    entry = find_entry("Qwen/Qwen3-Embedding-8B")
+    assert entry is not None
+    spec = read_model_config(entry.config, name=entry.id, task=entry.task)
+    assert spec.num_parameters == entry.published.parameters == 7_567_295_488
+    assert not list(spec.parameters_of(Role.HEAD))
+    assert spec.has_cache
+
+
 def test_layers_of_all_groups_are_the_model_s() -> None:
     for name in ("google/gemma-3-27b-it", "ai21labs/AI21-Jamba-Mini-1.6", "zai-org/GLM-5.3-Flash"):
         spec = known(name)

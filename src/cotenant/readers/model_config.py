@@ -23,6 +23,7 @@ _LENGTH_KEYS = (
     "max_target_positions", "max_sequence_length", "max_seq_length", "seq_len", "n_ctx",
 )  # fmt: skip
 _UNSCALED_ROPES = {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "mrope", "default", "proportional", ""}
+_POOLING = ("embed", "rerank")
 _HEADLESS = re.compile(
     r"(?!InternVLChat|ChatGLM|Dream|QWenLMHead|GPT2LMHead|Qwen2_5Omni)\w+Model"
 )  # embedding checkpoints
@@ -33,11 +34,12 @@ _RAW_HINT = (
 )
 
 
-def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "") -> ModelSpec:
+def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "", task: str = "") -> ModelSpec:
     """The structure of a model from its parsed config.json.
 
     Raises FormatError or InputErrors (every fault with its path) when the values are missing or insane, and
-    UnknownArchitectureError when no family knows the model. `source` says where the config stands.
+    UnknownArchitectureError when no family knows the model. `source` says where the config stands. A decoder
+    that is asked to "embed" or "rerank" has no output head: engines leave it out, and such checkpoints lack it.
     """
     if not isinstance(config, Mapping):
         raise FormatError(
@@ -62,7 +64,7 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "")
             f"the config.json of {name!r} contradicts itself for {key} ({type(error).__name__})", path="$"
         ) from error
     view.raise_faults()
-    if _HEADLESS.fullmatch(architecture):
+    if task in _POOLING or _HEADLESS.fullmatch(architecture):
         built = replace(built, parameters=tuple(g for g in built.parameters if g.role is not Role.HEAD))
     return ModelSpec(
         name=name, architecture=architecture, family=find_family(key), layer_groups=built.layer_groups,
