@@ -159,10 +159,9 @@ def _print_cache(estimate: Estimate, console: Console) -> None:
         f"{cache.max_concurrency:,.2f} sequences of {settings.max_model_len:,}",
     ]
     if cache.needed_bytes is not None:
-        overflow = estimate.demand.overflow if estimate.demand else 0.01
-        lines.append(
-            f"needed {format_bytes(cache.needed_bytes)}: what is in flight takes more {format_percent(overflow)} of the time"
-        )
+        share = format_percent(estimate.demand.overflow if estimate.demand else 0.01)
+        needed = format_bytes(cache.needed_bytes)
+        lines.append(f"needed {needed}: what is in flight takes more {share} of the time")
     lines.append(
         f"worst case {format_bytes(cache.worst_case_bytes)}: {settings.max_num_seqs:,} sequences of "
         f"{settings.max_model_len:,} tokens"
