@@ -92,6 +92,44 @@ def replica_memory(
         model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
         rules.cache.rest_on_last_stage,
     )  # fmt: skip
+    shared = runtime(model, gpu, resolved, rules.runtime)
+    budget = engine.budget(capacity, resolved)
+    charged = used_bytes if rules.runtime.others_in_budget else 0
+    found = []
+    for stage in range(stages):
+        active = activations(model, resolved, profile, last_stage=stage == stages - 1)
+        spent = total((terms[stage * ranks].bytes, active.bytes, shared.inside))
+        if resolved.kv_cache_memory_bytes is not None:
+            room = Interval.exact(resolved.kv_cache_memory_bytes)
+            allowed = spent.shifted(room.value)
+        else:
+            room, allowed = (budget - spent).shifted(-charged), budget
+        found.append(
+            StageMemory(
+                terms[stage * ranks], active, shared, raw[stage].largest, spent.shifted(charged), allowed, room
+            )
+        )
+    return ReplicaMemory(resolved, rules, layout, capacity, tuple(found))
+
+
+def estimate_memory(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    *,
+    engine: EngineRules,
+    version: Version,
+    format: QuantizationFormat,  # noqa: A002
+    used_bytes: int = 0,
+    demand: Demand | None = None,
+    model_path: str = "",
+) -> Estimate:
+    """The estimate of one replica, judged. `used_bytes` is held on each card by others; a `demand` fills in
+    max_num_seqs and max_model_len where the settings leave them open, and the pool must hold its need."""
+    asked = _filled(settings, demand)
+    memory = replica_memory(
+        model, gpu, asked, engine=engine, version=version, format=format, used_bytes=used_bytes
+    )
     ranks = _rank_estimates(memory, used_bytes)
     cache = _cache_estimate(memory, demand)
     verdict, reason = judge(_checks(memory, ranks, cache, used_bytes, engine, demand))
