@@ -1,7 +1,8 @@
 """Every way in which a model may be served on the fleet's cards, sized from its traffic.
 
-The declared space: each format that passes the decision matrix, each KV type allowed, tensor parallel in powers
-of two inside a node, and the smallest number of replicas that carries the traffic and holds the SLO.
+The declared space: each format that passes the decision matrix, each KV type allowed, the two smallest powers of
+two of tensor parallel that do inside a node, and the smallest number of replicas that carries the traffic and
+holds the SLO. Of these, what another way beats in every respect is dropped.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from cotenant.estimation.sequence_limit import longest_sequence
 from cotenant.estimation.served_format import ServedFormat, served_format
 from cotenant.estimation.sizing import reserved_bytes
 from cotenant.estimation.step_time import roofline
+from cotenant.estimation.weights import weights_per_rank
 from cotenant.planning.problem import Candidate, Refusal
 from cotenant.units import format_gib, format_seconds
 
 MOST_REPLICAS = 64
+TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
 _SIXTEEN_BITS = ("bf16", "fp16")
 
 
@@ -69,10 +72,46 @@ def ways_of(fleet: Fleet, number: int) -> Ways:
     refused: list[Refusal] = []
     for offer_number in range(len(fleet.gpus)):
         for case in _cases(fleet, number, offer_number, refused):
+            sizes = 0
             for size in _sizes(case.offer):
                 outcome = _smallest(case, size)
-                (found if isinstance(outcome, Candidate) else refused).append(outcome)  # type: ignore[arg-type]
-    return Ways(tuple(found), tuple(refused))
+                if isinstance(outcome, Refusal):
+                    refused.append(outcome)
+                    continue
+                found.append(outcome)
+                sizes += 1
+                if sizes == TENSOR_PARALLEL_SIZES:
+                    break
+    return Ways(undominated(found), tuple(refused))
+
+
+def undominated(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Without those that another beats or equals in every respect; of equals the first stays."""
+    kept: list[Candidate] = []
+    for one in candidates:
+        if any(_dominates(other, one) for other in kept):
+            continue
+        kept = [other for other in kept if not _dominates(one, other)]
+        kept.append(one)
+    return tuple(kept)
+
+
+def _dominates(one: Candidate, other: Candidate) -> bool:
+    """Whether `one` can take the place of `other` in any plan and leave it no worse.
+
+    The same cards and group size at most as many groups, each no larger, no busier and no less patient, in a
+    precision at least as good.
+    """
+    return (
+        one.offer == other.offer
+        and one.tensor_parallel_size == other.tensor_parallel_size
+        and one.replicas <= other.replicas
+        and one.claim_bytes <= other.claim_bytes
+        and one.load_peak_bytes <= other.load_peak_bytes
+        and one.busy <= other.busy
+        and one.slack >= other.slack
+        and one.quality_rank <= other.quality_rank
+    )
 
 
 def _cases(fleet: Fleet, number: int, offer_number: int, refused: list[Refusal]) -> Iterator[_Case]:
@@ -130,14 +169,34 @@ def _smallest(case: _Case, size: int) -> Candidate | Refusal:
             request.model, offer.gpu, engine=case.engine.name, version=case.version, format=case.served.format,
             kernel=case.served.kernel, tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype,
         )  # fmt: skip
+        heavy = _too_heavy(case, size)
+        if heavy is not None:
+            return heavy
         outcome: Candidate | Refusal = case.refusal(size, f"fewer than {request.min_replicas * size} such cards")
         for replicas in range(request.min_replicas, min(limits) + 1):
             outcome = _sized(case, settings, times, replicas)
-            if isinstance(outcome, Candidate) or _is_hopeless(outcome, times, request):
+            if isinstance(outcome, Candidate) or _is_hopeless(times, request):
                 return outcome
     except UnsupportedError as error:
         return case.refusal(size, error.message)
     return outcome
+
+
+def _too_heavy(case: _Case, size: int) -> Refusal | None:
+    """A refusal where the weights alone overflow the room: no traffic needs to be looked at then."""
+    room = _room(case)
+    weights = max(
+        term.bytes.value
+        for term in weights_per_rank(case.request.model, case.served.format, tensor_parallel_size=size)
+    )
+    if weights <= room:
+        return None
+    return case.refusal(size, _short("weights take", weights, room, case), weights - room)
+
+
+def _room(case: _Case) -> int:
+    """What the headroom and others leave of one card."""
+    return floor(case.offer.gpu.cuda_bytes.value * (1 - case.fleet.headroom)) - case.offer.used_bytes
 
 
 def _slots(request: ModelRequest) -> AdapterSlots | None:
@@ -146,10 +205,8 @@ def _slots(request: ModelRequest) -> AdapterSlots | None:
     return AdapterSlots(len(request.adapters), max(adapter.rank for adapter in request.adapters))
 
 
-def _is_hopeless(refusal: Refusal, times: Roofline, request: ModelRequest) -> bool:
-    """Whether more replicas cannot help: weights alone do not fit, or one request alone breaks the SLO."""
-    if refusal.shortfall_bytes and refusal.reason.startswith("weights"):
-        return True
+def _is_hopeless(times: Roofline, request: ModelRequest) -> bool:
+    """Whether more replicas cannot help: one request alone breaks the SLO."""
     slo = request.slo
     return slo is not None and slo.tpot_s is not None and times.decode_step_s(1, 1) > slo.tpot_s
 
@@ -168,11 +225,7 @@ def _sized(case: _Case, settings: EngineSettings, times: Roofline, replicas: int
     ).settings  # fmt: skip
     estimate = judged(case.fleet, case.request, case.offer, granted, case.served, asked)
     claim = max(max(rank.budget.value, rank.footprint_bytes) for rank in estimate.per_gpu)
-    capacity = estimate.per_gpu[0].capacity.value
-    room = floor(capacity * (1 - case.fleet.headroom)) - case.offer.used_bytes
-    weights = estimate.per_gpu[0].weights.bytes.value
-    if weights > room:
-        return case.refusal(size, _short("weights take", weights, room, case), weights - room)
+    room = _room(case)
     if claim > room:
         return case.refusal(size, _short("needs", claim, room, case), claim - room)
     if not estimate.fits:

@@ -132,7 +132,7 @@ def _headroom(plan: Plan, fleet: Fleet) -> Iterator[str]:
     for gpu in plan.gpus:
         offer = fleet.gpus[gpu.device.offer]
         if gpu.capacity_bytes != offer.gpu.cuda_bytes.value:
-            yield f"{_name(gpu)}: {gpu.capacity_bytes} bytes of capacity, CUDA reports {offer.gpu.cuda_bytes.value}"
+            yield f"{_name(gpu)}: capacity {gpu.capacity_bytes}, CUDA reports {offer.gpu.cuda_bytes.value}"
         if gpu.used_bytes != offer.used_bytes:
             yield f"{_name(gpu)}: {gpu.used_bytes} bytes held by others, the fleet says {offer.used_bytes}"
         taken = sum(
