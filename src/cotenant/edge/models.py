@@ -77,7 +77,7 @@ def _from_entry(entry: ModelEntry, name: str) -> LoadedModel:
 
     held = {model_id.lower(): format_name for format_name, model_id in entry.checkpoints.items()}
     called = _canonical(entry, name)
-    spec = read_model_config(entry.config, name=called, source=entry.config_source)
+    spec = read_model_config(entry.config, name=called, source=entry.config_source, task=entry.task)
     if name.lower() in held:
         spec = replace(spec, quantization=held[name.lower()])
     same = called.rpartition("/")[2].lower() == entry.id.rpartition("/")[2].lower() or name.lower() in held
