@@ -80,12 +80,12 @@ def read_rows(path: Path) -> list[Row]:
 
 def answer(row: Row, configs: Path) -> Answer:
     """The estimate of one row; a refusal is an answer without estimate."""
-    model = gpu = layout = None
+    model = layout = None
+    gpu = _gpu(row)
     try:
         engine, version = _engine(row)
         model = _model(configs, row)
         settings = _settings(row, model, version)
-        gpu = _gpu(row)
         chosen = gpu or _any_card()
         resolved = engine.resolve(model, chosen, settings, version)
         layout = cache_layout(model, resolved, engine.rules(version).cache)

@@ -40,16 +40,17 @@ class LayerWidths:
 
 
 _WIDTHS: IdentityCache[LayerWidths] = IdentityCache()
-_TERMS: IdentityCache[Term] = IdentityCache()
+_TERMS: IdentityCache[Term] = IdentityCache(4096)
 
 
 def activations(
     model: ModelSpec, settings: EngineSettings, rules: ProfileRules, *, last_stage: bool = True
 ) -> Term:
     """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
+    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
     key = (
         settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
-        settings.max_model_len, settings.block_size, settings.enforce_eager,
+        settings.max_model_len if latent else 0, settings.block_size, settings.enforce_eager,
     )  # fmt: skip
     return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
 

@@ -53,7 +53,7 @@ class Runtime:
         return Term(self.inside + self.outside, self.why)
 
 
-_CACHE: IdentityCache[Runtime] = IdentityCache()
+_CACHE: IdentityCache[Runtime] = IdentityCache(4096)
 
 
 def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
