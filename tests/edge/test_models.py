@@ -84,3 +84,61 @@ def test_an_unreadable_mapping_is_refused() -> None:
         open_model({"weights": "14GB"})
     with pytest.raises(InputError):
         open_model({"architectures": ["NoSuchModel"]})
+
+
+OWN = """
+models:
+  - name: lab-7b
+    aliases: [Lab]
+    model: {parameters: 7B, layers: 32, kv_heads: 8, head_dim: 128}
+    path: /models/lab-7b
+    task: code
+    checkpoints: {FP8: /models/lab-7b-fp8}
+  - {name: tuned, model: meta-llama/Llama-3.1-8B-Instruct, path: /models/tuned}
+  - {name: meta-llama/Llama-3.1-70B-Instruct, model: meta-llama/Llama-3.1-70B-Instruct, task: code}
+"""
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = tmp_path / "config" / "cotenant" / "catalogue"
+    folder.mkdir(parents=True)
+    return folder / "models.yaml"
+
+
+def test_the_users_own_models(catalogue: Path) -> None:
+    catalogue.write_text(OWN)
+    loaded = open_model("lab")
+    assert (loaded.spec.name, loaded.model_id, loaded.task) == ("lab-7b", "/models/lab-7b", "code")
+    assert loaded.checkpoints == {"bf16": "/models/lab-7b", "fp8": "/models/lab-7b-fp8"}
+    tuned = open_model("tuned")
+    assert (tuned.spec.name, tuned.model_id) == ("tuned", "/models/tuned")
+    assert tuned.spec.num_parameters == 8_030_261_248
+    assert open_model("meta-llama/Llama-3.1-70B-Instruct").task == "code"
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("models: [{name: x}]", "$.models[0].model"),
+        ("models: [{name: x, model: y, size: 3}]", "$.models[0].size"),
+        ("models: [{name: x, model: y, task: cod}]", "$.models[0].task"),
+        ("models: [{name: x, model: y, checkpoints: {zip: a/b}}]", "$.models[0].checkpoints.zip"),
+        ("models: [{name: x, model: y, checkpoints: [a]}]", "$.models[0].checkpoints"),
+        ("models: 3", "$.models"),
+        ("others: []", "$.models"),
+    ],
+)
+def test_faults_of_the_users_file_name_it(catalogue: Path, text: str, path: str) -> None:
+    catalogue.write_text(text)
+    with pytest.raises(CotenantError) as refused:
+        open_model("x")
+    assert [fault.path for fault in refused.value.faults()] == [f"{catalogue} {path}"]
+
+
+def test_rows_that_name_each_other_make_no_ring(catalogue: Path) -> None:
+    catalogue.write_text("models: [{name: a, model: b}, {name: b, model: a}, {name: c, model: c}]")
+    for name in ("a", "b", "c"):
+        with pytest.raises(UnknownModelError):
+            open_model(name)

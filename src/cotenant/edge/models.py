@@ -15,6 +15,7 @@ from cotenant.errors import InputError, UnknownModelError
 
 if TYPE_CHECKING:
     from cotenant.catalogue.models import ModelEntry
+    from cotenant.edge.own_models import OwnModel
 
 _FILE_SUFFIXES = (".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth")
 _LONGEST_NAME = 4096
@@ -41,11 +42,9 @@ def open_model(source: object) -> LoadedModel:
         from cotenant.readers.yaml_text import read_document
 
         return open_model(read_document(text, path="the model").value)
-    if not isinstance(source, str) or _is_path(text):
-        from cotenant.edge.files import load_path
-
-        return load_path(text)
-    return _by_name(text.strip())
+    if isinstance(source, str):
+        return _by_name(text.strip())
+    return _found(os.path.abspath(text))  # a path, whatever it looks like
 
 
 def _is_path(text: str) -> bool:
@@ -55,6 +54,18 @@ def _is_path(text: str) -> bool:
 
 
 def _by_name(name: str) -> LoadedModel:
+    from cotenant.edge.own_models import find_own_model
+
+    own = None if _is_path(name) else find_own_model(name)
+    return _found(name) if own is None else _from_own(own)
+
+
+def _found(name: str) -> LoadedModel:
+    """On disk, in the catalogue or on the hub."""
+    if _is_path(name):
+        from cotenant.edge.files import load_path
+
+        return load_path(name)
     from cotenant.catalogue.models import find_entry
 
     entry = find_entry(name)
@@ -65,6 +76,20 @@ def _by_name(name: str) -> LoadedModel:
 
         return load_hub(name)
     raise _unknown(name)
+
+
+def _from_own(own: OwnModel) -> LoadedModel:
+    """What the user's row describes or names, under the row's name. Rows never name rows, so none makes a ring."""
+    if isinstance(own.model, Mapping):
+        found = _from_mapping(own.model)
+        path = own.path or own.name
+        held = {found.spec.quantization or found.spec.dtype: path}
+    else:
+        found = _found(str(own.model).strip())
+        path = own.path or found.model_id
+        held = dict(found.checkpoints)
+    spec = replace(found.spec, name=own.name)
+    return LoadedModel(spec, path, {**held, **own.checkpoints}, own.task or found.task, "your own catalogue")
 
 
 def _from_entry(entry: ModelEntry, name: str) -> LoadedModel:
