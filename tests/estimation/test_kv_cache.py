@@ -123,6 +123,23 @@ def test_qwen3_6_27b_blocks_as_vllm_prints_them(hybrid):
     assert state.page_bytes / state.need_bytes - 1 == pytest.approx(0.0013, abs=5e-5)
 
 
+def test_compressed_rows_beside_a_window_are_packed(llama_8b):
+    """DeepSeek-V4-Flash: 43 layers keep a window of 128, 21 of them every 4th row and 20 every 128th, in 584 B a
+    row of 512; 33 B a token of indexer keys."""
+    every = tuple(range(43))
+    groups = (
+        LayerGroup(AttentionKind.SLIDING, every, 64, 1, 512, 0, 128),
+        LayerGroup(AttentionKind.LATENT, every[2::2], 64, 1, 128, 0, index_width=33),
+        LayerGroup(AttentionKind.LATENT, every[3::2], 64, 1, 4, 0),
+    )
+    model = replace(llama_8b, architecture="DeepseekV4ForCausalLM", num_layers=43, layer_groups=groups)
+    found = cache_layout(model, EngineSettings(), CacheRules(packed=(("DeepseekV4ForCausalLM", 584 / 512),)))
+    by_hand = 21 * (584 / 4 + 33) + 20 * 584 / 128
+    assert found.token_bytes() == pytest.approx(by_hand, rel=0.01)
+    window = 43 * 584 * (127 + 2048)
+    assert found.sequence_bytes(100_000, 2048) == pytest.approx(by_hand * 100_000 + window, rel=0.02)
+
+
 def test_a_model_of_states_alone(llama_8b):
     """Mamba: one block a sequence, whatever its length, and no bytes a token."""
     states = LayerGroup(AttentionKind.RECURRENT, tuple(range(32)), state=RecurrentState(10_000, 100_000, "fp32"))

@@ -43,6 +43,7 @@ class CacheRules:
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
+    `packed`: architectures whose cache has a format of its own, with its bytes an element.
     """
 
     block_size: int = 16
@@ -54,6 +55,7 @@ class CacheRules:
     state_blocks: int = 1
     printed: Printed = Printed.CONCURRENCY
     rest_on_last_stage: bool = False
+    packed: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,11 @@ def _rules(release: _Release) -> MemoryRules:
     )
 
 
+# DeepSeek-V4 always caches in fp8_ds_mla: 448 B + 64 rotary elements of 2 B + 8 B of scales for a row of 512
+# (models/deepseek_v4/attention.py).
+_PACKED = (("DeepseekV4ForCausalLM", 584 / 512),)
+
+
 def _cache_rules(release: _Release) -> CacheRules:
     """The hybrid manager came on by default in 0.9.2; the padding rule in 0.12 (1.25), widened in 0.18 (1.5)."""
     ratio = 1.5 if release >= (0, 18) else 1.25 if release >= (0, 12) else 1.0
@@ -176,6 +181,7 @@ def _cache_rules(release: _Release) -> CacheRules:
         state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
         rest_on_last_stage=release < (0, 8),
+        packed=_PACKED,
     )
 
 

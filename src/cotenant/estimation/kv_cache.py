@@ -141,6 +141,9 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
     kinds = [_page_group(model, group, settings, block, stages, rules) for group in model.layer_groups]
     groups = [group for group in kinds if group is not None]
     groups += [index for group in model.layer_groups if (index := _index_group(group, block, stages)) is not None]
+    if _shares_one_pool(groups):
+        joined, per_stage = _joined(groups, len(stages))
+        return CacheLayout(joined, per_stage, rules.printed, rules.batches_in_flight)
     if _is_uniform(groups):
         per_stage = tuple(sum(g.layers[s] * g.page_bytes for g in groups) for s in range(len(stages)))
         return CacheLayout(_one_table(groups), per_stage, rules.printed, rules.batches_in_flight)
@@ -173,7 +176,8 @@ def _page_group(
         if not rules.hybrid:
             return None
         return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=rules.state_blocks)
-    token = _token_bytes(group, ranks, kv_element_bytes(model, settings))
+    own = next((size for name, size in rules.packed if name == model.architecture), None)
+    token = _token_bytes(group, ranks, kv_element_bytes(model, settings) if own is None else own)
     kind = group.kind if rules.hybrid or group.kind in _KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in _FORGETS else None
     return PageGroup(kind, layers, block, round(block * token), token, window)
@@ -218,6 +222,25 @@ def _is_uniform(groups: list[PageGroup]) -> bool:
     return all(group.kind is first.kind and group.window == first.window for group in groups) and (
         len(groups) == 1 or first.kind is not AttentionKind.RECURRENT
     )
+
+
+def _shares_one_pool(groups: list[PageGroup]) -> bool:
+    """Latent rows beside a window (DeepSeek-V4): pages of every size packed into one block, none padded."""
+    kinds = {group.kind for group in groups}
+    return kinds == {AttentionKind.LATENT, AttentionKind.SLIDING}
+
+
+def _joined(groups: list[PageGroup], stages: int) -> tuple[tuple[PageGroup, ...], tuple[int, ...]]:
+    """One block is the latent layers' pages of one block; a window counts in such blocks by its bytes."""
+    latent = [group for group in groups if group.kind is AttentionKind.LATENT]
+    per_stage = tuple(sum(g.layers[s] * g.page_bytes for g in latent) for s in range(stages))
+    sized: list[PageGroup] = list(_one_table(latent))
+    for group in groups:
+        if group.kind is AttentionKind.SLIDING:
+            share = max(sum(group.layers) * group.page_bytes, 1)
+            block = max(1, round(group.block_size * sum(per_stage) / share))
+            sized.append(replace(group, block_size=block))
+    return tuple(sized), per_stage
 
 
 def _one_table(groups: list[PageGroup]) -> tuple[PageGroup, ...]:
