@@ -1,4 +1,4 @@
-"""Gemma 3n and Gemma 4: per-layer inputs, layers that reuse an earlier cache, wide global layers, experts.
+"""Gemma 4: per-layer inputs, layers that reuse an earlier cache, wide global layers, experts.
 
 Checkpoints also store key and value projections of the layers that reuse a cache; engines do not load them.
 """
@@ -19,16 +19,11 @@ from cotenant.readers.blocks import (
     vocabulary,
 )
 from cotenant.readers.config_view import ConfigView
-from cotenant.readers.decoder import Builder, Sizes, layer_windows, read_sizes, structure
+from cotenant.readers.decoder import Builder, Sizes, read_sizes, structure
 from cotenant.readers.vision import layer_norm, matrix, tower_sizes, whole
 
 
-def _kinds(config: ConfigView, sizes: Sizes, window: int) -> list[bool]:
-    """Whether each layer slides; without `layer_types` four of five do (Gemma 3n), the last being full."""
-    return [item is not None for item in layer_windows(config, sizes.count, pattern=5, default=window)]
-
-
-def _per_layer_inputs(config: ConfigView, sizes: Sizes, default: int) -> Groups:
+def per_layer_inputs(config: ConfigView, sizes: Sizes, default: int) -> Groups:
     """A second embedding with `hidden_size_per_layer_input` values for every layer (PLE)."""
     width = config.integer("hidden_size_per_layer_input", default=default, least=0)
     if not width:
@@ -45,7 +40,7 @@ def _per_layer_inputs(config: ConfigView, sizes: Sizes, default: int) -> Groups:
     return groups + norm("post_per_layer_input_norm", sizes.hidden, layers=sizes.layers)
 
 
-def _attending(
+def gemma_attention(
     config: ConfigView, sizes: Sizes, sliding: list[bool], shared: int, *, shared_projections: bool
 ) -> tuple[Groups, tuple[LayerGroup, ...]]:
     """Attention of both kinds. The last `shared` layers read the cache of the last earlier layer of their kind.
@@ -80,10 +75,10 @@ def _gemma4_text(config: ConfigView) -> Structure:
     shared = config.integer("num_kv_shared_layers", default=0, least=0, most=sizes.count - 1 or 1)
     with_global = config.with_defaults(global_head_dim=512)
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
-    attending, caches = _attending(with_global, sizes, sliding, shared, shared_projections=False)
+    attending, caches = gemma_attention(with_global, sizes, sliding, shared, shared_projections=False)
     groups += attending + _gemma4_mlp(config, sizes, shared)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=4)
-    groups += _per_layer_inputs(config, sizes, 256)
+    groups += per_layer_inputs(config, sizes, 256)
     count = config.integer("num_experts", default=0, least=0) if config.flag("enable_moe_block") else 0
     if count:
         groups += _gemma4_experts(config, sizes, count)
@@ -159,12 +154,12 @@ def _gemma4_audio(config: ConfigView, out: int) -> Groups:
     heads = config.integer("num_attention_heads", "conf_num_attention_heads", default=8, most=2**14)
     kernel = config.integer("conv_kernel_size", "conf_conv_kernel_size", default=5, most=2**10)
     last = config.integer("output_proj_dims", default=1536, most=2**20)
-    groups = _subsampling(config, hidden) + _conformer(hidden, depth, max(1, hidden // heads), kernel)
+    groups = subsampling(config, hidden) + conformer(hidden, depth, max(1, hidden // heads), kernel)
     groups += matrix("audio.output_proj", last, hidden)
     return groups + matrix("audio.projector", out, last, bias=False)
 
 
-def _subsampling(config: ConfigView, hidden: int) -> Groups:
+def subsampling(config: ConfigView, hidden: int) -> Groups:
     """Two strided convolutions over time and 128 mel bands, each with a norm, and a projection."""
     channels = (
         config.integers("subsampling_conv_channels") or config.integers("sscp_conv_channel_size") or (128, 32)
@@ -176,7 +171,8 @@ def _subsampling(config: ConfigView, hidden: int) -> Groups:
     return groups + matrix("audio.input_proj", hidden, second * max(1, bands // 4), bias=False)
 
 
-def _conformer(hidden: int, depth: int, head_dim: int, kernel: int) -> Groups:
+def conformer(hidden: int, depth: int, head_dim: int, kernel: int) -> Groups:
+    """`depth` conformer layers (arXiv 2005.08100) with five attention matrices and nine norms each."""
     groups: Groups = ()
     shapes = (
         ("ffw_1", 4 * hidden, hidden, 2), ("ffw_2", hidden, 4 * hidden, 2), ("attention", hidden, hidden, 5),
@@ -189,63 +185,9 @@ def _conformer(hidden: int, depth: int, head_dim: int, kernel: int) -> Groups:
     return groups + layer_norm("audio.norms", hidden, bias=False, copies=9 * depth)
 
 
-def _gemma3n_text(config: ConfigView) -> Structure:
-    """AltUp (four streams), LAuReL (a low-rank residual), per-layer inputs; the last layers reuse a cache."""
-    widths = config.raw("intermediate_size")
-    if isinstance(widths, list):
-        values = set(config.integers("intermediate_size", least=1, most=2**20))
-        if len(values) != 1:
-            config.fault("intermediate_size", "differs from layer to layer, which no rule covers")
-        config = config.replaced(intermediate_size=min(values, default=1))
-    sizes = read_sizes(config.with_defaults(head_dim=256), tied=True)
-    hidden, layers = sizes.hidden, sizes.layers
-    shared = config.integer("num_kv_shared_layers", default=15, least=0, most=sizes.count - 1 or 1)
-    streams = config.integer("altup_num_inputs", default=4, most=64)
-    rank = config.integer("laurel_rank", default=64)
-    attending, caches = _attending(config, sizes, _kinds(config, sizes, 512), shared, shared_projections=False)
-    groups = vocabulary(sizes.vocab, hidden, tied=sizes.tied) + norm("norm", hidden) + attending
-    groups += gated_mlp(layers, hidden, sizes.inner) + norm("layernorm", hidden, layers=layers, copies=4)
-    groups += _per_layer_inputs(config.with_defaults(vocab_size_per_layer_input=262_144), sizes, 256)
-    for name, outputs, inputs in (
-        ("altup.correction", streams, streams), ("altup.prediction", streams * streams, streams),
-        ("altup.router", streams, hidden), ("laurel.left", rank, hidden), ("laurel.right", hidden, rank),
-    ):  # fmt: skip
-        groups += linear(name, outputs, inputs, role=Role.OTHER, layers=layers, split=Split.NONE)
-    groups += norm("altup_and_laurel", hidden, layers=layers, copies=3)
-    groups += linear(
-        "altup_projections", hidden, hidden, role=Role.OTHER, split=Split.NONE, copies=2 * (streams - 1)
-    )
-    return structure(sizes, groups, caches)
-
-
-_MOBILENET_V5 = 294_126_912  # parameters of timm's mobilenetv5_300m_enc, the only tower that Gemma 3n has
-
-
-def _gemma3n(config: ConfigView) -> Structure:
-    text = _gemma3n_text(config.section("text_config"))
-    out = text.hidden_size
-    vision, audio = config.section("vision_config"), config.section("audio_config")
-    groups = whole("vision.mobilenet_v5", _MOBILENET_V5)
-    for name, view, width in (("vision", vision, 2048), ("audio", audio, 1536)):
-        inputs = view.integer("hidden_size", default=width, most=2**20)
-        rows = view.integer("vocab_size", default=128, most=2**20)
-        groups += whole(f"embed_{name}", rows, inputs) + whole(f"embed_{name}.norms", inputs, copies=2)
-        groups += matrix(f"embed_{name}.projection", out, inputs, bias=False)
-    hidden = audio.integer("hidden_size", default=1536, most=2**20)
-    depth = audio.integer("conf_num_hidden_layers", default=12, most=10_000)
-    heads = audio.integer("conf_num_attention_heads", default=8, most=2**14)
-    groups += _subsampling(audio, hidden)
-    groups += _conformer(hidden, depth, max(1, hidden // heads), audio.integer("conf_conv_kernel_size", default=5))
-    return text.extended(*groups, modalities=("text", "image", "audio"))
-
-
 BUILDERS: dict[str, Builder] = {
     "Gemma4ForCausalLM": _gemma4_text,
     "gemma4_text": _gemma4_text,
     "Gemma4ForConditionalGeneration": _gemma4,
     "gemma4": _gemma4,
-    "Gemma3nForCausalLM": _gemma3n_text,
-    "gemma3n_text": _gemma3n_text,
-    "Gemma3nForConditionalGeneration": _gemma3n,
-    "gemma3n": _gemma3n,
 }
