@@ -18,7 +18,7 @@ from cotenant.readers.decoder import Builder
 def find_builder(name: str) -> Builder | None:
     """The builder for an architecture or model type, or None. Case matters."""
     for module in _modules():
-        if f'"{name}":' in _text(module):
+        if _mentions(module, name):
             builder = _builders(module).get(name)
             if builder is not None:
                 return builder
@@ -27,9 +27,7 @@ def find_builder(name: str) -> Builder | None:
 
 def find_family(name: str) -> str:
     """The family file that answers for `name`; empty where none does."""
-    return next(
-        (module for module in _modules() if f'"{name}":' in _text(module) and name in _builders(module)), ""
-    )
+    return next((m for m in _modules() if _mentions(m, name) and name in _builders(m)), "")
 
 
 def known_names() -> tuple[str, ...]:
@@ -44,9 +42,16 @@ def _modules() -> tuple[str, ...]:
     )
 
 
+def _mentions(module: str, name: str) -> bool:
+    """Whether the file may answer for `name`; one installed without its source is imported to see."""
+    text = _text(module)
+    return f'"{name}":' in text if text else name in _builders(module)
+
+
 @cache
 def _text(module: str) -> str:
-    return resources.files(__name__).joinpath(f"{module}.py").read_text(encoding="utf-8")
+    source = resources.files(__name__).joinpath(f"{module}.py")
+    return source.read_text(encoding="utf-8") if source.is_file() else ""
 
 
 @cache
