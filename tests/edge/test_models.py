@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cotenant.catalogue.models import find_entry
 from cotenant.edge.models import open_model
@@ -71,8 +74,15 @@ def test_unknown_names_are_refused_with_the_nearest() -> None:
         open_model("someone/something-of-theirs")
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.one_of(st.text(max_size=400), st.from_regex(r"[./~a-zA-Z]{1,6}/[a-zA-Z0-9_.-]{1,12}", fullmatch=True)))
+def test_any_text_names_a_model_or_is_refused(text: str) -> None:
+    with contextlib.suppress(CotenantError):
+        assert open_model(text).spec.num_layers > 0
+
+
 @pytest.mark.parametrize(
-    "source", ["", "\0", "x" * 5000, 7, None, [], b"bytes", "{", "{a: [", "a/b/c", "/", "a//b"]
+    "source", ["", "\0", "a" * 300, "x" * 5000, 7, None, [], b"bytes", "{", "{a: [", "a/b/c", "/", "a//b"]
 )
 def test_nonsense_is_refused(source: object) -> None:
     with pytest.raises(CotenantError):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.loaded import LoadedModel
@@ -50,7 +49,7 @@ def open_model(source: object) -> LoadedModel:
 def _is_path(text: str) -> bool:
     if text.startswith(("/", "./", "../", "~", ".\\")) or text.lower().endswith(_FILE_SUFFIXES):
         return True
-    return (Path(text) / "config.json").is_file()
+    return os.path.isfile(os.path.join(text, "config.json"))  # also false for names that no system takes
 
 
 def _by_name(name: str) -> LoadedModel:
