@@ -17,17 +17,21 @@ The work limit is in branch-and-bound nodes, not seconds, so the same input give
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import SolverError
+from cotenant.planning.greedy import place_greedily
 from cotenant.planning.problem import Assignment, Placement, Problem
+from cotenant.planning.resource_bound import resource_bound
 
 if TYPE_CHECKING:
     from highspy import Highs
 
-_MAX_NODES = 20_000
+_MAX_NODES = 2_000
+_MOST_SITTINGS = 3_000  # beyond, the root alone takes the program tens of seconds
 _BYTES_SCALE = 2**-30  # the program is written in GiB: coefficients near 1 keep the arithmetic sound
 _TOLERANCE = 1e-6
 
@@ -40,6 +44,7 @@ class PackingModel:
 
         self._problem = problem
         self._optional = optional
+        self._limited = False
         self._highs: Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no types
         self._sum = highspy.Highs.qsum
         for option, value in (
@@ -211,6 +216,7 @@ class PackingModel:
         if self._optional and not self._fix_most_placed():
             return None
         bound, value, values = 0.0, 0.0, None
+        self._start()
         for name in order:
             expression, tolerance = terms[name]
             outcome = self._minimise(expression)
@@ -223,9 +229,28 @@ class PackingModel:
                 value, bound = reached, lower
             self._highs.addConstr(expression <= reached + tolerance)
         if values is None:
-            return None
+            return self._greedily() if self._limited else None
         gap = 0.0 if value <= bound + _TOLERANCE else (value - bound) / value
         return Placement(self._read(values), value, min(bound, value), gap, proven=gap == 0.0)
+
+    def _greedily(self) -> Placement | None:
+        """What is left where the work limit came before any solution."""
+        return _greedy_with_bound(self._problem, optional=self._optional)
+
+    def _start(self) -> None:
+        """Hand the greedy placement to the solver as its first solution."""
+        greedy = place_greedily(self._problem)
+        if not self._optional and len(greedy.placed) < len(self._problem.names):
+            return
+        ones = {self._use[card].index for each in greedy.assignments for card in each.each_card()}
+        for each in greedy.assignments:
+            request = each.candidate.request
+            number = self._problem.candidates[request].index(each.candidate)
+            ones.add(self._choose[request, number].index)
+            ones.update(self._place[request, number, card].index for card in each.each_card())
+        binary = [*self._use, *self._choose.values(), *self._place.values()]
+        values = {variable.index: float(variable.index in ones) for variable in binary}
+        self._highs.setSolution(len(values), list(values), list(values.values()))
 
     def _fix_most_placed(self) -> bool:
         """Place as many models as possible; of equal numbers, any."""
@@ -248,6 +273,7 @@ class PackingModel:
         solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
         if not solved:
             if status in (highspy.HighsModelStatus.kSolutionLimit, highspy.HighsModelStatus.kIterationLimit):
+                self._limited = True
                 return None
             raise SolverError(f"the solver stopped with {self._highs.modelStatusToString(status)}")
         bound = (
@@ -277,7 +303,24 @@ class PackingModel:
 
 
 def place_exactly(problem: Problem, *, optional: bool = False) -> Placement | None:
-    """The best placement with its bound, or None when the problem has none (never with `optional`)."""
+    """The best placement with its bound, or None when the problem has none (never with `optional`).
+
+    A program too large for its work limit yields the greedy placement above the bound of memory alone.
+    """
     if not problem.cards or (not optional and not all(problem.candidates)):
         return None
+    if sum(map(len, problem.candidates)) * len(problem.cards) > _MOST_SITTINGS:
+        return _greedy_with_bound(problem, optional=optional)
     return PackingModel(problem, optional=optional).solve()
+
+
+def _greedy_with_bound(problem: Problem, *, optional: bool) -> Placement | None:
+    greedy = place_greedily(problem)
+    if optional:
+        return greedy
+    if len(greedy.placed) < len(problem.names):
+        return None
+    value = greedy.objective_value
+    bound = min(resource_bound(problem), value)
+    gap = 0.0 if value <= bound + _TOLERANCE else (value - bound) / value
+    return replace(greedy, lower_bound=bound, gap=gap, proven=gap == 0.0)

@@ -1,0 +1,26 @@
+"""A floor under the cost of any placement, from memory alone; it takes no search.
+
+A used card of price p and room R costs p / R or more for each byte that sits on it. So a model costs at least what
+the cheapest of its ways claims, times the least price of a byte on the cards of that way's offer:
+
+    sum over models of  min over its ways of  ranks * claim_bytes * min over the offer's cards of  p / R
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from cotenant.planning.problem import Problem
+
+
+def resource_bound(problem: Problem) -> float:
+    """The least that all models can cost together, in the problem's weights; infinite where a model has no way."""
+    price: dict[int, float] = {}
+    for card in problem.cards:
+        if card.room_bytes > 0:
+            rate = problem.weight(card) / card.room_bytes
+            price[card.offer] = min(price.get(card.offer, inf), rate)
+    return sum(
+        min((one.ranks * one.claim_bytes * price.get(one.offer, inf) for one in ways), default=inf)
+        for ways in problem.candidates
+    )
