@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from cotenant.engines.logs.line import EngineLog, LogLine
 
-_DEVICE = r"(?P<draft>DRAFT )?.*?\b(?P<device>[A-Z][\w]*)(?:\[[^\]]*\])?\s+"
+_DEVICE = r"(?P<draft>DRAFT )?.*?\b(?P<device>[A-Z]\w*(?:\[[^\]]*\])?)\s+"
 _MIB = r"\s*=\s*(?P<{0}><N>) Mi?B"
 _SETTINGS = {
     "n_ctx": "n_ctx", "n_ctx_seq": "n_ctx_seq", "n_seq_max": "n_parallel", "n_batch": "n_batch",
     "n_ubatch": "n_ubatch", "flash_attn": "flash_attn", "kv_unified": "kv_unified",
 }  # fmt: skip
-_FACTS = ("n_layer", "n_head", "n_embd", "n_vocab", "n_swa")
 _FLAGS = {
-    "ctx-size": "n_ctx", "batch-size": "n_batch", "ubatch-size": "n_ubatch", "parallel": "n_parallel",
-    "n-gpu-layers": "n_gpu_layers", "cache-type-k": "type_k", "cache-type-v": "type_v", "model": "model",
+    "ctx-size": "n_ctx", "c": "n_ctx", "batch-size": "n_batch", "b": "n_batch", "ubatch-size": "n_ubatch",
+    "ub": "n_ubatch", "parallel": "n_parallel", "np": "n_parallel", "n-gpu-layers": "n_gpu_layers",
+    "ngl": "n_gpu_layers", "cache-type-k": "type_k", "ctk": "type_k", "cache-type-v": "type_v", "ctv": "type_v",
+    "flash-attn": "flash_attn", "fa": "flash_attn", "model": "model", "m": "model",
 }  # fmt: skip
 
 
@@ -35,7 +36,7 @@ LLAMA_CPP = EngineLog(
         LogLine("build: ", r"build: (?P<engine_version>\d{1,6}) \(", starts=True),
         LogLine("build_info", r"build_info:? *=?:? *(?P<engine_version>b\d{1,6})", starts=True),
         LogLine("main: build =", r"build = (?P<engine_version>\d{1,6}) \(", starts=True),
-        LogLine("llama-server ", keys=_FLAGS),
+        LogLine("llama-server ", flags=_FLAGS),
         LogLine("loading model '", r"loading model '(?P<model>[^']{1,300})'"),
         LogLine("general.name", r"general\.name\s+str\s+= (?P<model>.{1,120}?)\s*$"),
         LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
@@ -45,13 +46,24 @@ LLAMA_CPP = EngineLog(
             r"offloaded (?P<layers_on_gpu>\d+)/(?P<layers_all>\d+) layers to GPU",
         ),
         *(LogLine(text, keys=_SETTINGS) for text in _CONTEXTS),
-        *(LogLine(f"{fact} ", rf"\b{fact}\s+= (?P<{fact}>\d+)\b") for fact in _FACTS),
-        LogLine("model buffer size", _buffer("model", "model_buffer_mib")),
-        LogLine("llm_load_tensors:", r"llm_load_tensors:" + _buffer("", "model_buffer_mib").replace(r"\s+ buffer", r"\s+buffer")),
-        LogLine("KV buffer size", _buffer("KV", "kv_buffer_mib") + r"(?: \((?P<kv_kind>non-SWA|SWA),)?"),
-        LogLine("RS buffer size", _buffer("RS", "rs_buffer_mib")),
-        LogLine("compute buffer size", r"(?P<mmproj>alloc_compute_meta)?:?.*?" + _buffer("compute", "compute_buffer_mib")),
-        LogLine("output buffer size", _buffer("output", "output_buffer_mib")),
+        LogLine("model buffer size", _buffer("model", "model_buffer_mib"), anchor=" buffer size"),
+        LogLine(
+            "llm_load_tensors:",
+            r"llm_load_tensors:" + _buffer("", "model_buffer_mib").replace(r"\s+ buffer", r"\s+buffer"),
+        ),
+        LogLine(
+            "KV buffer size",
+            _buffer("KV", "kv_buffer_mib") + r"(?: \((?P<kv_kind>non-SWA|SWA),)?",
+            anchor=" buffer size",
+        ),
+        LogLine("RS buffer size", _buffer("RS", "rs_buffer_mib"), anchor=" buffer size"),
+        LogLine(
+            "compute buffer size",
+            r"(?:.*?(?P<mmproj>alloc_compute_meta):)?" + _buffer("compute", "compute_buffer_mib"),
+        ),
+        LogLine("output buffer size", _buffer("output", "output_buffer_mib"), anchor=" buffer size"),
+        LogLine("llama_model_loader: loaded meta data", section="draft"),  # a second one, after the first is up
+        LogLine("constructing llama_context", section="draft"),
         LogLine("creating non-SWA KV cache", section="full"),
         LogLine("SWA KV cache, size", r"creating\s+SWA KV cache, size = (?P<swa_cells><N>) cells", section="swa"),
         LogLine(
@@ -70,7 +82,8 @@ LLAMA_CPP = EngineLog(
         LogLine("llama_memory_recurrent: size", r"size =\s*(?P<rs_total_mib><N>) MiB"),
         LogLine(
             "memory_breakdown_print",
-            r"-\s+(?P<device>\w+)(?: \((?P<gpu>[^|]{1,80}?)\))?\s*\|\s*(?:(?P<bd_total>\d+) =\s*(?P<bd_free>\d+) \+ \()?"
+            r"-\s+(?P<device>\w+)(?: \((?P<gpu>[^|]{1,80}?)\))?\s*\|\s*"
+            r"(?:(?P<bd_total>\d+) =\s*(?P<bd_free>\d+) \+ \()?"
             r"\s*(?P<bd_self>\d+) =\s*(?P<bd_model>\d+) \+\s*(?P<bd_context>\d+) \+\s*(?P<bd_compute>\d+)\)?"
             r"(?:\s*\+\s*(?P<bd_unaccounted>-?\d+))?",
         ),

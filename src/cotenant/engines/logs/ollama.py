@@ -38,16 +38,31 @@ OLLAMA = EngineLog(
     signs=("ollama", "OLLAMA_"),
     lines=(
         LogLine("(version ", r"Listening on .*?\(version (?P<engine_version>[\w.+-]+)\)"),
-        LogLine("OLLAMA_NUM_PARALLEL", keys={"OLLAMA_CONTEXT_LENGTH": "n_ctx", "OLLAMA_NUM_PARALLEL": "n_parallel",
-                                             "OLLAMA_KV_CACHE_TYPE": "type_k"}),
-        LogLine("layers.offload=", r"layers\.model=(?P<layers_all>\d+) layers\.offload=(?P<layers_on_gpu>\d+)",
-                starts=True),
-        *(LogLine(f"{word}=", rf"{word}={_size(estimate_name(word))}".replace(".", r"\.", 2)) for word in _ESTIMATES),
-        LogLine("memory.available=", rf"memory\.available=\\?\"?\[(?P<ollama_memory_available_gib><N>) "
-                                     r"(?P<ollama_memory_available_gib_unit>[KMGT]?i?B)"),
-        _sized("model weights", "ollama_weights_gib"),
-        _sized("kv cache", "ollama_kv_gib"),
-        _sized("compute graph", "ollama_graph_gib"),
+        LogLine(
+            "OLLAMA_NUM_PARALLEL",
+            keys={
+                "OLLAMA_CONTEXT_LENGTH": "n_ctx",
+                "OLLAMA_NUM_PARALLEL": "n_parallel",
+                "OLLAMA_KV_CACHE_TYPE": "type_k",
+            },
+        ),
+        LogLine(
+            "layers.offload=",
+            r"layers\.model=(?P<layers_all>\d+) layers\.offload=(?P<layers_on_gpu>\d+)",
+            starts=True,
+        ),
+        *(
+            LogLine(f"{word}=", rf"{word}={_size(estimate_name(word))}".replace(".", r"\.", 2))
+            for word in _ESTIMATES
+        ),
+        LogLine(
+            "memory.available=",
+            r"memory\.available=\\?\"?\[(?P<ollama_memory_available_gib><N>) "
+            r"(?P<ollama_memory_available_gib_unit>[KMGT]?i?B)",
+        ),
+        _sized("model weights", "ollama_model_buffer_mib"),
+        _sized("kv cache", "ollama_kv_buffer_mib"),
+        _sized("compute graph", "ollama_compute_buffer_mib"),
         LogLine("total memory", rf"total memory\\?\"? size={_size('ollama_total_gib')}", ready=True),
         LogLine(
             "model requires more system memory",

@@ -37,12 +37,13 @@ SGLANG = EngineLog(
     signs=("/sglang/srt/", "sglang.srt."),
     lines=(
         LogLine("server_args=ServerArgs(", keys=_KEYS, starts=True),
-        LogLine("sglang.launch_server", keys=_FLAGS),
+        LogLine("sglang.launch_server", flags=_FLAGS),
         LogLine("self.server_args.mem_fraction_static", r"mem_fraction_static (?P<gpu_memory_utilization><N>)"),
-        LogLine("Load weight begin", r"avail mem=(?P<free_gib><N>) GB"),
+        LogLine("Load weight begin", r"avail mem=(?P<free_gib><N>) GB", anchor="avail mem="),
         LogLine(
             "Load weight end",
             r"Load weight end.*?(?:mem usage=(?P<weights_gib><N>) GB|\((?P<weights_gib_2><N>) GB of weights\))",
+            anchor="avail mem=",
         ),
         LogLine(
             "KV Cache is allocated",
@@ -51,17 +52,17 @@ SGLANG = EngineLog(
         ),
         LogLine(
             "Physical KV Cache limits",
-            r"#tokens: (?P<kv_cache_tokens><N>), K size: (?P<sglang_k_gib><N>) GB, V size: (?P<sglang_v_gib><N>) GB",
+            r"#tokens: (?P<kv_cache_tokens><N>), K size: (?P<sglang_k_gib><N>) GB, "
+            r"V size: (?P<sglang_v_gib><N>) GB",
         ),
         LogLine(
             "tokens -> K ",
             r"(?P<kv_cache_tokens><N>) tokens -> K (?P<sglang_k_gib><N>) GB \+ V (?P<sglang_v_gib><N>) GB",
         ),
         LogLine("SWAKVPool mem usage", r"SWAKVPool mem usage: (?P<available_kv_gib><N>) GB"),
-        LogLine("Memory pool end", r"Memory pool end\. avail mem=(?P<left_gib><N>) GB"),
+        LogLine("Memory pool end", r"Memory pool end\. avail mem=(?P<left_gib><N>) GB", anchor="avail mem="),
         LogLine("Capture cuda graph end", r"mem usage=(?P<cudagraph_gib><N>) GB"),
-        LogLine("captures decode", r""),
-        LogLine("elapsed=", r"^\W*graphs \(`?elapsed=[\d.]+ s, mem usage=(?P<cudagraph_gib><N>) GB"),
+        LogLine("graphs (`elapsed=", r"graphs \(`elapsed=[\d.]+ s, mem usage=(?P<cudagraph_gib><N>) GB"),
         LogLine("max_total_num_tokens=", r"max_total_num_tokens=(?P<kv_cache_tokens_last><N>)", keys=_KEYS),
         LogLine("max_running_requests=", keys=_KEYS),
         LogLine(

@@ -20,19 +20,15 @@ TENSORRT_LLM = EngineLog(
     title="TensorRT-LLM",
     signs=("[TensorRT-LLM]", "[TRT-LLM]", "tensorrt_llm"),
     lines=(
-        LogLine("TensorRT-LLM version:", r"TensorRT-LLM version: (?P<engine_version>[\w.+]+)", starts=True),
-        LogLine("TensorRT LLM version:", r"TensorRT LLM version: (?P<engine_version>[\w.+]+)", starts=True),
+        LogLine("TensorRT-LLM version:", r"TensorRT-LLM version: (?P<engine_version>[\w.+]+)"),
+        LogLine("TensorRT LLM version:", r"TensorRT LLM version: (?P<engine_version>[\w.+]+)"),
         LogLine("GB for model weights", r"Use (?P<weights_printed_gib><N>) GB for model weights"),
-        LogLine(
-            "Memory used after loading model weights (inside torch)", r"profiling: (?P<weights_gib><N>) GiB"
-        ),
+        LogLine("Memory used after loading model weights (inside torch)", r"profiling: (?P<weights_gib><N>) GiB"),
         LogLine(
             "Memory used after loading model weights (outside torch)",
             r"profiling: (?P<outside_torch_after_load_gib><N>) GiB",
         ),
-        LogLine(
-            "dynamically allocated during inference", r"profiling: (?P<activation_peak_gib><N>) GiB"
-        ),
+        LogLine("dynamically allocated during inference", r"profiling: (?P<activation_peak_gib><N>) GiB"),
         LogLine("Memory used outside torch", r"profiling: (?P<non_torch_gib><N>) GiB"),
         LogLine(
             "Peak memory during memory usage profiling",
@@ -48,7 +44,8 @@ TENSORRT_LLM = EngineLog(
         LogLine("Number of tokens per block", r"tokens per block: (?P<block_size><N>)"),
         LogLine(
             "for max tokens in paged KV cache",
-            r"Allocated (?P<available_kv_gib><N>) GiB for max tokens in paged KV cache \((?P<kv_cache_tokens><N>)\)",
+            r"Allocated (?P<available_kv_gib><N>) GiB for max tokens in paged KV cache "
+            r"\((?P<kv_cache_tokens><N>)\)",
             ready=True,
         ),
         LogLine("max_num_requests=", keys=_KEYS),

@@ -24,19 +24,17 @@ _KEYS = {
     "cuda_memory_fraction": "gpu_memory_utilization",
     "kv_cache_dtype": "kv_cache_dtype",
 }
-_FLAGS = {theirs.replace("_", "-"): ours for theirs, ours in _KEYS.items()}
 
 TGI = EngineLog(
     engine="tgi",
     title="TGI",
     signs=("text_generation_server", "text_generation_router", "text_generation_launcher", "text-generation-"),
     lines=(
-        LogLine("text_generation_launcher", r"Args \{", keys=_KEYS, starts=True),
         LogLine("Args {", keys=_KEYS, starts=True),
-        LogLine("text-generation-launcher ", keys=_FLAGS),
+        LogLine("text-generation-launcher ", flags=_KEYS),
         LogLine("Docker label:", r"Docker label: (?P<engine_version>[\w.-]+)"),
         LogLine("warmup{", keys=_KEYS),
-        LogLine("--max-batch-prefill-tokens", keys=_FLAGS),
+        LogLine("--max-batch-prefill-tokens", flags=_KEYS),
         LogLine("MAX_BATCH_PREFILL_TOKENS", r"MAX_BATCH_PREFILL_TOKENS[ =](?P<max_num_batched_tokens><N>)"),
         LogLine("Setting max batch total tokens", r"total tokens to (?P<kv_cache_tokens><N>)"),
         LogLine("Setting max batch total tokens", r"total tokens to \S+", ready=True),

@@ -26,8 +26,8 @@ TORCH = EngineLog(
             rf"(?:.{{0,200}}?{_size('oom_process')} memory in use)?"
             rf"(?:.{{0,200}}?Of the allocated memory {_size('oom_allocated')} is allocated by PyTorch)?"
             rf"(?:.{{0,200}}?and {_size('oom_reserved_unallocated')} is reserved by PyTorch)?"
-            rf"(?:.{{0,5}}?{_size('oom_capacity_old')} total capacity; {_size('oom_allocated_old')} already allocated; "
-            rf"{_size('oom_free_old')} free)?",
+            rf"(?:.{{0,5}}?{_size('oom_capacity_old')} total capacity; "
+            rf"{_size('oom_allocated_old')} already allocated; {_size('oom_free_old')} free)?",
             failure="out_of_memory",
         ),
         LogLine("error: out of memory", r"(?:CUDA|HIP) error: out of memory", failure="out_of_memory"),

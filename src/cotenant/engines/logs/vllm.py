@@ -31,17 +31,14 @@ _KEYS = {
     "max_loras": "max_loras",
     "max_lora_rank": "max_lora_rank",
 }
-_PRINTED_ALONE = (
-    "max_seq_len=", "tensor_parallel_size=", "pipeline_parallel_size=", "data_parallel_size=", "kv_cache_dtype=",
-    "enforce_eager=", "dtype=torch.", "quantization=", "'gpu_memory_utilization':", "'max_num_seqs':",
-    "'max_num_batched_tokens':", "'enable_lora':", "'max_lora_rank':", "max_num_batched_tokens=",
-)  # fmt: skip
-_FLAGS = {name.replace("_", "-"): ours for name, ours in _KEYS.items()}
-# `--flag value`, `--flag=value` of a command that a shell or a container echoed.
-_COMMAND = (
-    r"(?:vllm serve (?P<model>[\w./:@+-]+))?"
-    r"(?:.*?--model[ =](?P<model_2>[\w./:@+-]+))?"
-)
+# Parts of the two lines above as people quote them, one a line.
+_PRINTED_ALONE = {
+    "max_seq_len=": "", "tensor_parallel_size=": "_parallel_size=", "pipeline_parallel_size=": "_parallel_size=",
+    "data_parallel_size=": "_parallel_size=", "kv_cache_dtype=": "", "enforce_eager=": "", "dtype=torch.": "",
+    "quantization=": "", "'gpu_memory_utilization':": "", "'max_num_seqs':": "'max_",
+    "'max_num_batched_tokens':": "'max_", "'enable_lora':": "", "'max_lora_rank':": "'max_",
+    "max_num_batched_tokens=": "",
+}  # fmt: skip
 
 VLLM = EngineLog(
     engine="vllm",
@@ -65,7 +62,7 @@ VLLM = EngineLog(
         LogLine("LLM engine with config", keys=_KEYS, starts=True),
         LogLine("non-default args", keys=_KEYS),
         LogLine("args: Namespace(", keys=_KEYS),
-        *(LogLine(text, keys=_KEYS) for text in _PRINTED_ALONE),
+        *(LogLine(text, keys=_KEYS, anchor=anchor) for text, anchor in _PRINTED_ALONE.items()),
         LogLine("Starting to load model", r"Starting to load model (?P<model>[^\s]+?)\.\.\."),
         LogLine("device_name=", r"device_name=(?P<gpu>[\w-]+)"),
         LogLine("Model loading took", r"Model loading took (?P<weights_gib><N>) Gi?B"),
@@ -107,7 +104,8 @@ VLLM = EngineLog(
         LogLine("Estimated CUDA graph memory", r"CUDA graph memory: (?P<cudagraph_estimated_gib><N>) GiB"),
         LogLine(
             "CUDA graph pool memory",
-            r"pool memory: (?P<cudagraph_gib><N>) GiB \(actual\), (?P<cudagraph_estimated_gib><N>) GiB \(estimated",
+            r"pool memory: (?P<cudagraph_gib><N>) GiB \(actual\), "
+            r"(?P<cudagraph_estimated_gib><N>) GiB \(estimated",
         ),
         LogLine(
             "Free memory on device",
@@ -162,7 +160,8 @@ VLLM = EngineLog(
         LogLine("Chunked prefill is enabled", keys=_KEYS),
         LogLine("Application startup complete", ready=True),
         LogLine("init engine (profile, create kv cache", ready=True),
-        LogLine("vllm serve ", _COMMAND, keys=_FLAGS),
-        LogLine("vllm.entrypoints.", _COMMAND, keys=_FLAGS),
+        LogLine("vllm serve ", r"vllm serve (?P<model>[\w.][\w./:@+-]*)", flags=_KEYS),
+        LogLine("--gpu-memory-utilization ", flags=_KEYS),
+        LogLine("vllm.entrypoints.", flags=_KEYS),
     ),
 )

@@ -1,0 +1,69 @@
+"""From what was read of a run to a measurement: derived figures, the model's own before a draft's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cotenant.domain.measurement import Figure, Measurement
+from cotenant.engines.logs import LOGS
+from cotenant.readers.logs.runs import Run
+
+_STYLES = {log.engine: log.styles for log in LOGS}
+_BUFFERS = ("model_buffer_mib", "kv_buffer_mib", "compute_buffer_mib")
+
+
+def measurement(run: Run) -> Measurement:
+    """The run as a value."""
+    assumed = next((version for needle, version in _STYLES.get(run.engine, ()) if needle in run.styles), None)
+    version = run.facts.get("engine_version")
+    figures = _with_sums(run)
+    return Measurement(
+        engine=run.engine,
+        engine_version=version,
+        model=run.facts.get("model"),
+        gpu=_gpu(run.facts.get("gpu")),
+        settings=dict(run.settings),
+        figures=figures,
+        failures=tuple(run.failures),
+        ready=run.ready,
+        source=run.source,
+        ranks=tuple(dict.fromkeys(figure.rank for figure in figures if figure.rank)),
+        version_assumed=None if version else assumed,
+        first_line=run.first_line,
+        notes=_notes(run),
+    )
+
+
+def _gpu(text: str | None) -> str | None:
+    return None if text is None else text.replace("_", " ").strip()
+
+
+def _with_sums(run: Run) -> tuple[Figure, ...]:
+    """SGLang prints keys and values apart: their sum is the pool. What Ollama's server prints of its buffers
+    counts where its runner printed none; the recurrent state is added up where no total stands in the log."""
+    figures = _ollama_buffers(run.figures)
+    keys = next((f for f in figures if f.name == "sglang_k_gib"), None)
+    values = next((f for f in figures if f.name == "sglang_v_gib"), None)
+    if keys and values and not any(f.name == "available_kv_gib" for f in figures):
+        total = round(keys.value + values.value, 6)
+        figures.append(replace(keys, name="available_kv_gib", value=total, text=f"{keys.text} + {values.text}"))
+    states = [f for f in figures if f.name == "rs_buffer_mib" and f.section != "draft"]
+    if states and not any(f.name == "rs_total_mib" for f in figures):
+        total = round(sum(f.value for f in states), 2)
+        figures.append(
+            replace(states[0], name="rs_total_mib", value=total, text=f"{total:g}", device="", section="")
+        )
+    return tuple(figures)
+
+
+def _ollama_buffers(figures: list[Figure]) -> list[Figure]:
+    printed = {figure.name for figure in figures}
+    own = {f"ollama_{name}": name for name in _BUFFERS if name not in printed}
+    return [replace(f, name=own[f.name]) if f.name in own else f for f in figures]
+
+
+def _notes(run: Run) -> tuple[str, ...]:
+    notes = []
+    if any(figure.labels.get("fallback") for figure in run.figures):
+        notes.append("max batch total tokens is a fallback constant here, not a measurement")
+    return tuple(notes)

@@ -1,0 +1,204 @@
+"""Which lines belong together: one run of one engine, whatever else writes into the same log.
+
+Containers are told apart by their prefix, engines by their words, processes by their numbers: a worker belongs to
+the engine whose process number is the largest below its own (children start after their parents), a line without
+a number to the run that started last. A second start is another run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cotenant.domain.measurement import Failure, Figure, Setting
+from cotenant.engines.logs import LOGS, EngineLog, LogLine
+from cotenant.readers.logs.prefixes import Entry, Process
+from cotenant.readers.logs.values import LineValues, read_line
+
+MAX_RUNS, MAX_FIGURES, MAX_FAILURES, MAX_PROCESSES = 64, 2000, 32, 4096
+_SETTLED = (
+    "available_kv_gib", "kv_cache_tokens", "gpu_blocks", "kv_cache_mib", "kv_buffer_mib", "ollama_total_gib",
+)  # fmt: skip
+_RUNS_INSIDE = {"llama.cpp": "ollama"}  # the runner of the other prints the lines of the one
+
+
+@dataclass(slots=True)
+class Run:
+    """What was read of one run so far. `mixed`: lines of a second engine that nothing tells apart."""
+
+    engine: str
+    source: str
+    first_line: int
+    pids: dict[int, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
+    figures: list[Figure] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    styles: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
+    unnamed: set[str] = field(default_factory=set)
+    ready: bool = False
+    section: str = ""
+    is_draft: bool = False
+    mixed: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Got as far as its pool, or failed: a start after that is a new run, not a second engine."""
+        return bool(self.failures) or self.ready or any(figure.name in _SETTLED for figure in self.figures)
+
+    @property
+    def has_content(self) -> bool:
+        """Anything to report."""
+        return bool(self.figures or self.failures)
+
+
+class Runs:
+    """All runs of a log, fed entry by entry."""
+
+    def __init__(self, logs: Iterable[EngineLog] = LOGS) -> None:
+        logs = tuple(logs)
+        self._lines = [(line.needle, log, line) for log in logs for line in log.lines]
+        self._styles = [(needle, log.engine) for log in logs for needle, _ in log.styles]
+        self.runs: list[Run] = []
+        self.dropped = 0
+
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """What a block of the log is searched for."""
+        words = {line.searched for _, _, line in self._lines}
+        short = [word for word in words if not any(other in word for other in words if other != word)]
+        return tuple(sorted(word.encode() for word in short))
+
+    def feed(self, entry: Entry) -> None:
+        """Take in one line."""
+        if "Received request" in entry.text[:300]:  # what users wrote is no log
+            return
+        for needle, log, line in self._lines:
+            if needle in entry.text:
+                values = read_line(line, entry.text)
+                if values is not None:
+                    self._take(entry, log, line, values)
+
+    def _take(self, entry: Entry, log: EngineLog, line: LogLine, values: LineValues) -> None:
+        run = self._run(entry, log.engine, line, values.facts)
+        if run is None:
+            self.dropped += 1
+            return
+        run.ready = run.ready or line.ready
+        _enter_section(run, line)
+        for name, text in values.facts.items():
+            run.facts.setdefault(name, text)
+        for name, value in values.settings.items():
+            run.settings.setdefault(name, value)
+        run.styles.update(word for word, engine in self._styles if engine == run.engine and word in entry.text)
+        rank = entry.rank or (str(entry.processes[-1].pid) if entry.processes else "")
+        if values.figures and not rank and not line.failure:
+            run.mixed = run.mixed or (line.needle in run.unnamed and self._another_starts(run))
+            run.unnamed.add(line.needle)
+        self._add_figures(run, entry, rank, values)
+        if line.failure and len(run.failures) < MAX_FAILURES:
+            sizes = {name: figure.value for name, figure in values.figures.items()}
+            run.failures.append(Failure(line.failure, entry.text.strip()[:400], entry.number, rank, sizes))
+
+    def _add_figures(self, run: Run, entry: Entry, rank: str, values: LineValues) -> None:
+        if len(run.figures) >= MAX_FIGURES:
+            self.dropped += 1
+            return
+        labels = values.labels
+        section = "draft" if run.is_draft else labels.get("section") or run.section
+        for name, value in values.figures.items():
+            device = labels.get("device", "")
+            run.figures.append(Figure(name, value.value, value.text, rank, device, section, entry.number, labels))
+
+    def _another_starts(self, run: Run) -> bool:
+        """Whether an earlier run of the same engine in the same place started and never got to its memory."""
+        return any(
+            other.started and not other.is_settled and other.engine == run.engine
+            for other in self.runs
+            if other is not run and other.source == run.source
+        )
+
+    def _run(self, entry: Entry, engine: str, line: LogLine, facts: Mapping[str, str]) -> Run | None:
+        """The run that the entry belongs to; None when there are too many."""
+        here = [run for run in self.runs if run.source == entry.source]
+        own = [run for run in here if _same(run, engine)]
+        found = _by_process(own, entry.processes)
+        if found is None and line.starts:
+            found = _started_by(own, entry, line, facts.get("model"))
+        elif found is None:
+            found = _parent(own, entry.processes) or (own[-1] if own else None)
+        elif line.starts and not entry.processes and line.needle in found.started:
+            found = None
+        if found is None:
+            found = self._new(entry, engine)
+        if found is None:
+            return None
+        if engine and (not found.engine or _RUNS_INSIDE.get(found.engine) == engine):
+            found.engine = engine
+        if line.starts:
+            found.started.add(line.needle)
+        _remember(found, entry.processes)
+        return found
+
+    def _new(self, entry: Entry, engine: str) -> Run | None:
+        if len(self.runs) >= MAX_RUNS:
+            return None
+        run = Run(engine, entry.source, entry.number)
+        self.runs.append(run)
+        return run
+
+
+def _enter_section(run: Run, line: LogLine) -> None:
+    if line.section == "draft":
+        run.is_draft = run.is_draft or any(figure.name == "compute_buffer_mib" for figure in run.figures)
+    elif line.section:
+        run.section = line.section
+
+
+def _remember(run: Run, processes: tuple[Process, ...]) -> None:
+    for process in processes:
+        if len(run.pids) < MAX_PROCESSES:
+            run.pids.setdefault(process.pid, process.name)
+
+
+def _same(run: Run, engine: str) -> bool:
+    """PyTorch's own words ("") belong to whatever engine is there."""
+    if not engine or run.engine in ("", engine):
+        return True
+    return _RUNS_INSIDE.get(run.engine) == engine or _RUNS_INSIDE.get(engine) == run.engine
+
+
+def _by_process(runs: list[Run], processes: tuple[Process, ...]) -> Run | None:
+    return next((run for process in processes for run in reversed(runs) if process.pid in run.pids), None)
+
+
+def _started_by(runs: list[Run], entry: Entry, line: LogLine, model: str | None) -> Run | None:
+    """The run whose start goes on with this line (an engine core after its API server): one that has not got to
+    its memory, knows no other process of that name and no such line; that of the same model first, then the oldest."""
+    names = {process.name for process in entry.processes}
+    open_runs = [
+        run for run in runs
+        if not run.is_settled and not names & set(run.pids.values())
+        and not (line.needle in run.started and not _another_rank(run, entry))
+    ]  # fmt: skip
+    named = [run for run in open_runs if model and run.facts.get("model") == model]
+    return next(iter(named or open_runs), None)
+
+
+def _another_rank(run: Run, entry: Entry) -> bool:
+    """Engine cores of data-parallel ranks (EngineCore_DP0, EngineCore_DP1) start alike and are one replica."""
+    names = [process.name for process in entry.processes]
+    return (
+        bool(names) and any("_DP" in name for name in names) and any("_DP" in name for name in run.pids.values())
+    )
+
+
+def _parent(runs: list[Run], processes: tuple[Process, ...]) -> Run | None:
+    """Of several runs the one with the largest process number below that of `processes`."""
+    if not processes or len(runs) < 2:
+        return None
+    pid = processes[0].pid
+    below = [(max((number for number in run.pids if number < pid), default=-1), run) for run in runs]
+    number, run = max(below, key=lambda pair: pair[0])
+    return run if number >= 0 else None
