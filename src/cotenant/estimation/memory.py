@@ -251,7 +251,7 @@ def _checks(
         asked = engine.budget(memory.capacity, memory.settings)
         if memory.rules.runtime.start_check:
             checks.append(_start_check(engine, memory, asked, free - stage.runtime.beside))
-        checks.append(Check("loading its weights", rank.load_peak, free, "the card has left"))
+        checks.append(Check("loading its weights", rank.load_peak, free, "left on the card"))
         if memory.layout.groups:
             checks.append(_pool_check(memory, cache, stage, number, demand))
         checks.append(_card_check(stage, rank, free))
@@ -285,5 +285,5 @@ def _pool_check(
 def _card_check(stage: StageMemory, rank: RankEstimate, free: Interval) -> Check:
     footprint = _footprint(stage, rank.kv_cache.bytes)
     return Check(
-        "the replica with its graphs", footprint, free, "the card has left", "lower gpu_memory_utilization"
+        "the replica with its graphs", footprint, free, "left on the card", "lower gpu_memory_utilization"
     )
