@@ -35,8 +35,8 @@ def card(offer: int, node: int, index: int, room: int, price: float | None, pool
 def problem(candidates: list[list[Candidate]], cards: list[Card], **wishes: object) -> Problem:
     names = tuple(f"m{number}" for number in range(len(candidates)))
     defaults: dict[str, object] = {"apart": frozenset(), "alone": frozenset(), "pins": {}}
-    objective = ("cost", "headroom", "quality")
-    return Problem(names, tuple(map(tuple, candidates)), tuple(cards), objective=objective, **(defaults | wishes))  # type: ignore[arg-type]
+    defaults |= {"objective": ("cost", "headroom", "quality"), "priorities": (0,) * len(candidates)}
+    return Problem(names, tuple(map(tuple, candidates)), tuple(cards), **(defaults | wishes))  # type: ignore[arg-type]
 
 
 def sittings(one: Problem, chosen: Candidate) -> Iterator[tuple[int, ...]]:
@@ -173,6 +173,20 @@ def test_optional_models_place_as_many_as_possible() -> None:
     placement = place_exactly(one, optional=True)
     assert placement is not None
     assert placement.placed == {1, 2}
+
+
+def test_the_model_of_higher_priority_gets_the_place() -> None:
+    ways = [[candidate(0, 0, 9)], [candidate(1, 0, 5)], [candidate(2, 0, 5)]]
+    placement = place_exactly(problem(ways, [card(0, 0, 0, 10, 1.0, 0)], priorities=(5, 0, 0)), optional=True)
+    assert placement is not None
+    assert placement.placed == {0}
+
+
+def test_of_equals_the_one_with_fewer_ranks_is_taken() -> None:
+    ways = [candidate(0, 0, 4, tp=2), candidate(0, 0, 4)]
+    placement = place_exactly(problem([ways], [card(0, 0, 0, 10, 0.0, 0), card(0, 0, 1, 10, 0.0, 1)]))
+    assert placement is not None
+    assert placement.assignments[0].candidate.ranks == 1
 
 
 def test_headroom_decides_among_equal_costs_then_quality() -> None:

@@ -63,6 +63,6 @@ def _sentence(request: ModelRequest, offer: GpuOffer, number: int, estimate: Est
     cache = sum(rank.kv_cache.bytes.value for rank in estimate.per_gpu)
     context = request.model.max_model_len
     return (
-        f"{number} x {offer.gpu.name}: {format_bytes(weights)} of FP16 weights and {format_bytes(cache)} of "
-        f"KV cache for {SLOTS} x {context:,} tokens"
+        f"{number} x {offer.gpu.name}: {format_bytes(weights)} of FP16 weights, {format_bytes(cache)} of KV for "
+        f"{SLOTS} x {context:,} tokens"
     )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import SolverError
 from cotenant.planning.greedy import place_greedily
-from cotenant.planning.problem import Assignment, Placement, Problem
+from cotenant.planning.problem import Assignment, Placement, Problem, least_headroom
 from cotenant.planning.resource_bound import resource_bound
 
 if TYPE_CHECKING:
@@ -190,7 +190,19 @@ class PackingModel:
             "cost": (cost, 1e-6),
             "headroom": (-1.0 * self._least_headroom(), 1e-4),
             "quality": (quality, 1e-6),
+            "tidiness": (self._untidiness(), 1e-6),
         }
+
+    def _untidiness(self) -> Any:
+        """Ranks, then GiB: of placements that are equal in all else, the one with less to run."""
+        return self._sum(
+            [
+                self._problem.candidates[request][number].ranks
+                * (1 + self._problem.candidates[request][number].claim_bytes * _BYTES_SCALE * 1e-6)
+                * chosen
+                for (request, number), chosen in self._choose.items()
+            ]
+        )
 
     def _least_headroom(self) -> Any:
         """The smallest share of capacity left free beyond the asked headroom, over the used cards."""
@@ -213,6 +225,7 @@ class PackingModel:
         order = [name for name in self._problem.objective if name in terms]
         if "cost" not in order:
             order.append("cost")
+        order.append("tidiness")
         if self._optional and not self._fix_most_placed():
             return None
         bound, value, values = 0.0, 0.0, None
@@ -231,7 +244,9 @@ class PackingModel:
         if values is None:
             return self._greedily() if self._limited else None
         gap = 0.0 if value <= bound + _TOLERANCE else (value - bound) / value
-        return Placement(self._read(values), value, min(bound, value), gap, proven=gap == 0.0)
+        found = self._read(values)
+        least = least_headroom(self._problem, found)
+        return Placement(found, value, min(bound, value), gap, proven=gap == 0.0, least_headroom=least)
 
     def _greedily(self) -> Placement | None:
         """What is left where the work limit came before any solution."""
@@ -253,12 +268,19 @@ class PackingModel:
         self._highs.setSolution(len(values), list(values), list(values.values()))
 
     def _fix_most_placed(self) -> bool:
-        """Place as many models as possible; of equal numbers, any."""
-        placed = self._sum(list(self._choose.values()))
-        outcome = self._minimise(-1.0 * placed)
-        if outcome is None:
-            return False
-        self._highs.addConstr(placed >= round(-outcome[0]))
+        """Place as many models as possible, those of the highest priority first; of equal numbers, any."""
+        for level in sorted(set(self._problem.priorities), reverse=True):
+            mine = [
+                chosen
+                for (request, _), chosen in self._choose.items()
+                if self._problem.priorities[request] == level
+            ]
+            if not mine:
+                continue
+            outcome = self._minimise(-1.0 * self._sum(mine))
+            if outcome is None:
+                return False
+            self._highs.addConstr(self._sum(mine) >= round(-outcome[0]))
         return True
 
     def _minimise(self, expression: Any) -> tuple[float, float, list[float]] | None:
@@ -323,4 +345,5 @@ def _greedy_with_bound(problem: Problem, *, optional: bool) -> Placement | None:
     value = greedy.objective_value
     bound = min(resource_bound(problem), value)
     gap = 0.0 if value <= bound + _TOLERANCE else (value - bound) / value
-    return replace(greedy, lower_bound=bound, gap=gap, proven=gap == 0.0)
+    least = least_headroom(problem, greedy.assignments)
+    return replace(greedy, lower_bound=bound, gap=gap, proven=gap == 0.0, least_headroom=least)

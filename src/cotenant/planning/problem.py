@@ -76,7 +76,8 @@ class Problem:
     """Candidates by model, cards, and the wishes that tie models to cards and to each other.
 
     `apart` holds pairs of models that share no card; `alone` models that share with nobody; `pins` the pool
-    indices that a model must stay on.
+    indices that a model must stay on. `priorities` (higher first) decide who stays without a place, where not
+    all fit.
     """
 
     names: tuple[str, ...]
@@ -86,6 +87,7 @@ class Problem:
     alone: frozenset[int]
     pins: Mapping[int, frozenset[int]]
     objective: tuple[str, ...]
+    priorities: tuple[int, ...]
     contention: bool = True  # whether SLOs must hold beside busy neighbours, not only alone
 
     def weight(self, card: Card) -> float:
@@ -127,11 +129,21 @@ class Placement:
     lower_bound: float
     gap: float | None
     proven: bool
+    least_headroom: float = 0.0  # the smallest share of a used card that stays free
 
     @property
     def placed(self) -> frozenset[int]:
         """The models that have a place."""
         return frozenset(assignment.candidate.request for assignment in self.assignments)
+
+
+def least_headroom(problem: Problem, assignments: Iterable[Assignment]) -> float:
+    """The smallest share of capacity that a used card keeps free; 1 where none is used."""
+    loads: dict[int, int] = {}
+    for assignment in assignments:
+        for card in assignment.each_card():
+            loads[card] = loads.get(card, problem.cards[card].used_bytes) + assignment.candidate.claim_bytes
+    return min((1 - load / problem.cards[card].capacity_bytes for card, load in loads.items()), default=1.0)
 
 
 class Loads:

@@ -63,7 +63,7 @@ def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
     busy neighbours is taken; where that would cost more, the plan warns and says how much.
     """
     ways = all_ways(fleet)
-    problem = problem_of(fleet, ways)
+    problem = problem_of(fleet, [each.candidates for each in ways])
     progress("packing")
     strict = place_exactly(problem)
     relaxed = replace(problem, contention=False)
@@ -89,13 +89,13 @@ def _tight(placement: Placement) -> bool:
 def _feasible(fleet: Fleet) -> bool:
     """Whether every model of the fleet finds a place."""
     ways = all_ways(fleet)
-    problem = replace(problem_of(fleet, ways), contention=False)
+    problem = replace(problem_of(fleet, [each.candidates for each in ways]), contention=False)
     return all(problem.candidates) and place_exactly(problem) is not None
 
 
-def problem_of(fleet: Fleet, ways: Sequence[Ways]) -> Problem:
+def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
     """Candidates, cards and wishes; the shop cut to what the greedy plan's cost buys."""
-    candidates = tuple(each.candidates for each in ways)
+    candidates = tuple(map(tuple, ways))
     index = {request.name: number for number, request in enumerate(fleet.models)}
     problem = Problem(
         names=tuple(request.name for request in fleet.models),
@@ -114,6 +114,7 @@ def problem_of(fleet: Fleet, ways: Sequence[Ways]) -> Problem:
             number: frozenset(request.pin_gpus) for number, request in enumerate(fleet.models) if request.pin_gpus
         },
         objective=fleet.objective,
+        priorities=tuple(request.priority for request in fleet.models),
     )
     greedy = place_greedily(problem)
     if not problem.priced or len(greedy.placed) < len(fleet.models):
@@ -123,7 +124,7 @@ def problem_of(fleet: Fleet, ways: Sequence[Ways]) -> Problem:
 
 def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
     fleet, problem, placement = solved.fleet, solved.problem, solved.placement
-    reasons: Mapping[int, Reason] = reasons_of(fleet, problem, placement, solved.ways, whole=solved.feasible)
+    reasons: Mapping[int, Reason] = reasons_of(fleet, problem, placement, solved.ways, _forced(solved))
     replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons)
     chosen = [assignment.candidate for assignment in placement.assignments]
     priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
@@ -143,6 +144,20 @@ def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
         warnings=(*contention_warnings(solved), *warnings_of(chosen, fleet)),
         input_hash=fleet.input_hash,
     )
+
+
+def _forced(solved: Solved) -> Callable[[Candidate], Placement | None] | None:
+    """What the plan would be, were one model served in another way; None where not all models have a place."""
+    if not solved.feasible:
+        return None
+
+    def forced(other: Candidate) -> Placement | None:
+        ways = [
+            (other,) if number == other.request else each.candidates for number, each in enumerate(solved.ways)
+        ]
+        return place_exactly(replace(problem_of(solved.fleet, ways), contention=solved.problem.contention))
+
+    return forced
 
 
 def command_of(fleet: Fleet) -> Callable[[ModelRequest, Candidate, int], tuple[str, ...]]:

@@ -10,14 +10,16 @@ from cotenant.report.bars import Segment, bar, captions, colour, legend
 from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
     from rich.table import Table
 
 _TERMS = ("weights", "kv_cache", "activations", "runtime")
 
 
-def print_plan(plan: Plan, console: Console) -> None:
-    """Write the whole answer."""
+def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
+    """Write the whole answer, `commands` and warnings included unless told otherwise."""
     owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
     console.print(_headline(plan), style="bold")
     for gpu in plan.gpus:
@@ -27,10 +29,13 @@ def print_plan(plan: Plan, console: Console) -> None:
         console.print(legend(max(gpu.capacity_bytes for gpu in plan.gpus) // _width(console)), style="dim")
     if plan.replicas:
         console.print()
-        console.print(_choices(plan, owners))
+        console.print(_choices(plan, owners, console.width))
+        console.print()
         _print_reasons(plan, owners, console)
     _print_shortfalls(plan, console)
     _print_naive(plan, console)
+    if not commands:
+        return
     _print_commands(plan, owners, console)
     for warning in plan.warnings:
         console.print(f"warning: {warning}", style="yellow")
@@ -40,7 +45,7 @@ def _headline(plan: Plan) -> str:
     models = len({replica.model for replica in plan.replicas})
     if not plan.feasible:
         missing = ", ".join(short.model for short in plan.shortfalls)
-        return f"does not fit: no room for {missing}. The nearest plan places {models} model(s):"
+        return f"does not fit: no room for {missing}. The nearest plan places {_plural(models, 'model')}:"
     types: dict[str, int] = {}
     for gpu in plan.gpus:
         types[gpu.device.type] = types.get(gpu.device.type, 0) + 1
@@ -48,17 +53,21 @@ def _headline(plan: Plan) -> str:
     least = min(gpu.headroom_bytes / gpu.capacity_bytes for gpu in plan.gpus)
     cost = f", {format_price(plan.cost_per_hour)}" if plan.cost_per_hour is not None else ""
     return (
-        f"{models} model(s) on {cards}{cost}: fits, {format_percent(least, digits=1)} headroom "
+        f"{_plural(models, 'model')} on {cards}{cost}: fits, {format_percent(least, digits=1)} headroom "
         f"(asked {format_percent(plan.headroom)}), {_proof(plan)}"
     )
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _proof(plan: Plan) -> str:
     if plan.gap is None:
         return "no bound"
     if plan.gap <= 0:
-        return "proven cheapest of the declared choices"
-    return f"within {format_percent(plan.gap, digits=1)} of the cheapest possible"
+        return "proven cheapest"
+    return f"at most {format_percent(plan.gap, digits=1)} above the cheapest"
 
 
 def _width(console: Console) -> int:
@@ -110,21 +119,25 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _choices(plan: Plan, owners: dict[str, int]) -> Table:
-    table = _table("replica", "precision", "KV", "tp", "max_model_len", "max_num_seqs", "TTFT", "TPOT")
+def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
+    """What was chosen, a line a replica; a narrow terminal keeps the columns that a command is made of."""
+    columns: dict[str, Callable[[ReplicaPlan], str]] = {
+        "precision": lambda one: one.quantization,
+        "KV type": lambda one: one.settings.kv_cache_dtype,
+        "tp": lambda one: str(one.settings.tensor_parallel_size),
+        "max_model_len": lambda one: f"{one.settings.max_model_len:,}",
+        "max_num_seqs": lambda one: f"{one.settings.max_num_seqs:,}",
+        "KV needed": lambda one: format_gib(one.kv_needed_bytes),
+        "worst case": lambda one: format_gib(one.kv_worst_case_bytes),
+        "TTFT": lambda one: _time(one.ttft_s),
+        "TPOT": lambda one: _time(one.tpot_s),
+    }
+    for spare in ("worst case", "KV type", "KV needed"):
+        if width < sum(len(name) + 3 for name in columns) + 12:
+            del columns[spare]
+    table = _table("replica", *columns)
     for replica in plan.replicas:
-        settings = replica.settings
-        table.add_row(
-            replica.id,
-            replica.quantization,
-            settings.kv_cache_dtype,
-            str(settings.tensor_parallel_size),
-            f"{settings.max_model_len:,}",
-            f"{settings.max_num_seqs:,}",
-            _time(replica.ttft_s),
-            _time(replica.tpot_s),
-            style=colour(owners[replica.id]),
-        )
+        table.add_row(replica.id, *(text(replica) for text in columns.values()), style=colour(owners[replica.id]))
     return table
 
 
