@@ -29,6 +29,7 @@ def assemble(
 ) -> tuple[tuple[ReplicaPlan, ...], tuple[GpuPlan, ...]]:
     """The replicas and cards of a placement, in the fleet's order."""
     order = start_order(placement)
+    nodes = _nodes(problem, placement)
     ports: dict[int, int] = defaultdict(lambda: FIRST_PORT)
     replicas: list[ReplicaPlan] = []
     shares: dict[int, list[GpuShare]] = defaultdict(list)
@@ -38,13 +39,13 @@ def assemble(
             name = f"{request.name}-{number}" if len(assignment.cards) > 1 else request.name
             node = problem.cards[cards[0]].node
             port, ports[node] = ports[node], ports[node] + 1
-            places = tuple(_device(fleet, problem.cards[card]) for card in cards)
+            places = tuple(_device(fleet, problem.cards[card], nodes) for card in cards)
             position = order[assignment.candidate.request, number]
             reason = reasons.get(assignment.candidate.request, Reason("", ""))
             replicas.append(_replica(request, assignment, name, places, port, position, command, reason))
             for rank, card in enumerate(cards):
                 shares[card].append(_share(name, rank, assignment.candidate))
-    gpus = tuple(_gpu(fleet, problem.cards[card], tuple(shares[card])) for card in sorted(shares))
+    gpus = tuple(_gpu(fleet, problem.cards[card], tuple(shares[card]), nodes) for card in sorted(shares))
     return tuple(replicas), gpus
 
 
@@ -62,8 +63,17 @@ def start_order(placement: Placement) -> dict[tuple[int, int], int]:
     return {(candidate.request, number): position for position, (candidate, number) in enumerate(replicas)}
 
 
-def _device(fleet: Fleet, card: Card) -> Device:
-    return Device(type=fleet.gpus[card.offer].gpu.name, node=card.node, index=card.index, offer=card.offer)
+def _nodes(problem: Problem, placement: Placement) -> Mapping[int, int]:
+    """Numbers for the nodes in use: the pool's keep theirs, hired ones follow without gaps."""
+    used = {card for assignment in placement.assignments for card in assignment.each_card()}
+    owned = {card.node for card in problem.cards if card.pool_index is not None}
+    hired = sorted({problem.cards[card].node for card in used} - owned)
+    first = max(owned, default=-1) + 1
+    return {node: node for node in owned} | {node: first + number for number, node in enumerate(hired)}
+
+
+def _device(fleet: Fleet, card: Card, nodes: Mapping[int, int]) -> Device:
+    return Device(type=fleet.gpus[card.offer].gpu.name, node=nodes[card.node], index=card.index, offer=card.offer)
 
 
 def _replica(
@@ -118,9 +128,9 @@ def _share(replica: str, rank: int, candidate: Candidate) -> GpuShare:
     )
 
 
-def _gpu(fleet: Fleet, card: Card, shares: tuple[GpuShare, ...]) -> GpuPlan:
+def _gpu(fleet: Fleet, card: Card, shares: tuple[GpuShare, ...], nodes: Mapping[int, int]) -> GpuPlan:
     return GpuPlan(
-        device=_device(fleet, card),
+        device=_device(fleet, card, nodes),
         capacity_bytes=card.capacity_bytes,
         used_bytes=card.used_bytes,
         shares=shares,

@@ -36,6 +36,7 @@ from cotenant.units import format_gib, format_seconds
 
 MOST_REPLICAS = 64
 TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
+RAW_FIGURES = "raw figures"
 _SIXTEEN_BITS = ("bf16", "fp16")
 
 
@@ -141,9 +142,14 @@ def _cases(fleet: Fleet, number: int, offer_number: int, refused: list[Refusal])
 
 
 def _is_sure(row: PrecisionChoice, request: ModelRequest) -> bool:
-    """Whether a plan may choose it unasked: its loss is known to pass, and there is something to load."""
+    """Whether a plan may choose it unasked: its loss is known to pass, and there is something to load.
+
+    Raw figures are planned as they are given: nobody knows what else there is to load.
+    """
     if row.format in request.formats or row.format in _SIXTEEN_BITS or row.format == request.model.quantization:
         return True
+    if request.model.architecture == RAW_FIGURES:
+        return False
     return row.quality_known and bool(row.checkpoint or row.online)
 
 
@@ -336,6 +342,10 @@ def warnings_of(candidates: Sequence[Candidate], fleet: Fleet) -> tuple[str, ...
         name = fleet.models[candidate.request].name
         for warning in (*candidate.estimate.warnings, *candidate.demand.warnings):
             found[f"{name}: {warning}"] = None
+        if fleet.models[candidate.request].model.architecture == RAW_FIGURES:
+            found[
+                f"{name}: planned from raw figures; put your checkpoint in the place of {candidate.checkpoint}"
+            ] = None
         for adapter in fleet.models[candidate.request].adapters:
             if not adapter.source:
                 found[

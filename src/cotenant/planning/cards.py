@@ -12,14 +12,14 @@ from cotenant.planning.problem import Candidate, Card
 def cards_of(
     fleet: Fleet, ways: Sequence[Sequence[Candidate]], *, budget: float | None = None
 ) -> tuple[Card, ...]:
-    """Every card that a plan may use, nodes numbered through all offers.
+    """Every card that a plan may use, nodes numbered through all offers, those of the pool first.
 
     A shop is cut to what matters: never more cards than all models could sit on at once, nor than `budget`
     (the cost of a plan already known) buys.
     """
     cards: list[Card] = []
     node = pool_index = 0
-    for number, offer in enumerate(fleet.gpus):
+    for number, offer in sorted(enumerate(fleet.gpus), key=lambda each: each[1].is_shop):
         count = offer.count if offer.count is not None else _useful(number, offer, ways, budget)
         for position in range(count):
             cards.append(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cotenant.catalogue.gpus import all_gpus
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 Feasible = Callable[[Fleet], bool]
 _REMEDIES = 4  # a reader wants a way out, not a catalogue
+_MOST_TRIED = 24  # each is a whole plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ def shortfalls_of(
         short, reason = _lack(solved, number)
         progress(f"looking for what would make {fleet.models[number].name} fit")
         remedies = []
-        for remedy in _remedies(fleet, number):
+        for remedy in islice(_remedies(fleet, number), _MOST_TRIED):
             if feasible(remedy.fleet):
                 remedies.append(remedy.words)
             if len(remedies) >= _REMEDIES:
@@ -74,10 +76,26 @@ def _lack(solved: Solved, number: int) -> tuple[int, str]:
             f"{format_gib(max(0, room))} left after headroom beside the others"
         )
         if short == 0:
-            words += "; the room is there, but a pin or a wish to be apart is in the way"
+            words += f"; the room is there, but not the company: {_company(solved, number)}"
         if best is None or short < best[0]:
             best = (short, words)
     return best or (0, "no candidate")
+
+
+def _company(solved: Solved, number: int) -> str:
+    """Which wishes keep it off cards that have room."""
+    request, models = solved.fleet.models[number], solved.fleet.models
+    wishes = []
+    if number in solved.problem.alone:
+        wishes.append(f"{request.name} must be alone")
+    wishes += [f"{models[other].name} must be alone" for other in sorted(solved.problem.alone - {number})]
+    pairs = (pair - {number} for pair in solved.problem.apart if number in pair)
+    wishes += [f"apart from {models[other].name}" for pair in pairs for other in sorted(pair)]
+    if request.pin_gpus:
+        wishes.append(f"pinned to {', '.join(map(str, request.pin_gpus))}")
+    if request.min_replicas > 1:
+        wishes.append("no card takes two replicas of one model")
+    return "; ".join(wishes) or "no card takes two replicas of one model"
 
 
 def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, str]:
@@ -98,6 +116,7 @@ def _remedies(fleet: Fleet, number: int) -> Iterator[Remedy]:
     yield from _precisions(fleet, number, request)
     yield from _slots(fleet, number, request)
     yield from _contexts(fleet, number, request)
+    yield from _neighbours(fleet, number)
     yield from _headrooms(fleet)
     yield from _more_cards(fleet, number)
 
@@ -117,6 +136,13 @@ def _precisions(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Re
             f"{request.name} with kv_cache_dtype fp8",
             _with(fleet, number, replace(request, kv_cache_dtypes=("fp8",))),
         )
+
+
+def _neighbours(fleet: Fleet, number: int) -> Iterator[Remedy]:
+    """The others in fewer bits, the largest first."""
+    others = [each for each in range(len(fleet.models)) if each != number]
+    for other in sorted(others, key=lambda each: -fleet.models[each].model.num_parameters)[:2]:
+        yield from _precisions(fleet, other, fleet.models[other])
 
 
 def _slots(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Remedy]:

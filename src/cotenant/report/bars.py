@@ -56,9 +56,19 @@ def captions(parts: Sequence[tuple[str, int, int]], width: int) -> Text:
 
     line = Text()
     for (name, owner, _), count in zip(parts, cells([size for _, _, size in parts], width), strict=True):
-        short = name if len(name) < count else name[: max(0, count - 2)] + "…"
-        line.append(short[: max(0, count)].ljust(count), style=colour(owner))
+        line.append(shortened(name, count - 1).ljust(count), style=colour(owner))
+    line.rstrip()
     return line
+
+
+def shortened(name: str, width: int) -> str:
+    """`name` in at most `width` characters, its middle cut out: beginnings and ends tell names apart."""
+    if len(name) <= width:
+        return name
+    if width < 3:
+        return "…"[: max(0, width)]
+    head = (width - 1) // 2
+    return f"{name[:head]}…{name[len(name) - (width - 1 - head) :]}"
 
 
 def colour(owner: int) -> str:

@@ -6,8 +6,8 @@ import shlex
 from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan
-from cotenant.report.bars import Segment, bar, captions, colour, legend
-from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds
+from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
+from cotenant.units import GIB, format_bytes, format_gib, format_percent, format_price, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_WIDE = 76  # columns from which the tables' heads are written out
+_LONGEST_NAME = 24
 _TERMS = ("weights", "kv_cache", "activations", "runtime")
 
 
@@ -38,13 +40,15 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
         return
     _print_commands(plan, owners, console)
     for warning in plan.warnings:
-        console.print(f"warning: {warning}", style="yellow")
+        _print_indented(f"warning: {warning}", "yellow", console, indent=0)
 
 
 def _headline(plan: Plan) -> str:
     models = len({replica.model for replica in plan.replicas})
     if not plan.feasible:
         missing = ", ".join(short.model for short in plan.shortfalls)
+        if not plan.replicas:
+            return f"does not fit: no room for {missing}"
         return f"does not fit: no room for {missing}. The nearest plan places {_plural(models, 'model')}:"
     types: dict[str, int] = {}
     for gpu in plan.gpus:
@@ -91,23 +95,28 @@ def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
     names.append(("headroom", -1, gpu.headroom_bytes))
     console.print(captions(names, _width(console)))
     console.print(bar(segments, _width(console)))
-    console.print(_gpu_table(gpu, owners))
+    console.print(_gpu_table(gpu, owners, console.width))
 
 
-def _gpu_table(gpu: GpuPlan, owners: dict[str, int]) -> Table:
-    table = _table("replica", "weights", "KV cache", "activations", "runtime", "together", "of the card")
+def _gpu_table(gpu: GpuPlan, owners: dict[str, int], width: int) -> Table:
+    """Each replica's terms in GiB; short heads on a narrow terminal."""
+    wide = ("GiB", "weights", "KV cache", "activations", "runtime", "together", "of the card")
+    narrow = ("GiB", "weights", "KV", "act.", "run.", "all", "share")
+    table = _table(*(wide if width >= _WIDE else narrow))
     for share in gpu.shares:
-        figures = [format_gib(getattr(share, f"{term}_bytes")) for term in _TERMS]
+        figures = [_gib(getattr(share, f"{term}_bytes")) for term in _TERMS]
         portion = format_percent(share.claimed_bytes / gpu.capacity_bytes, digits=1)
-        table.add_row(
-            share.replica, *figures, format_gib(share.claimed_bytes), portion, style=colour(owners[share.replica])
-        )
-    if gpu.used_bytes:
-        part = format_percent(gpu.used_bytes / gpu.capacity_bytes, digits=1)
-        table.add_row("held by others", "", "", "", "", format_gib(gpu.used_bytes), part)
-    left = format_percent(gpu.headroom_bytes / gpu.capacity_bytes, digits=1)
-    table.add_row("headroom", "", "", "", "", format_gib(gpu.headroom_bytes), left, style="dim")
+        row = (shortened(share.replica, _LONGEST_NAME), *figures, _gib(share.claimed_bytes), portion)
+        table.add_row(*row, style=colour(owners[share.replica]))
+    for name, size in (("held by others", gpu.used_bytes), ("headroom", gpu.headroom_bytes)):
+        if size or name == "headroom":
+            portion = format_percent(size / gpu.capacity_bytes, digits=1)
+            table.add_row(name, "", "", "", "", _gib(size), portion, style="dim")
     return table
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:,.2f}"
 
 
 def _table(*columns: str) -> Table:
@@ -135,9 +144,11 @@ def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
     for spare in ("worst case", "KV type", "KV needed"):
         if width < sum(len(name) + 3 for name in columns) + 12:
             del columns[spare]
-    table = _table("replica", *columns)
+    short = {"precision": "format", "max_model_len": "length", "max_num_seqs": "seqs"} if width < _WIDE else {}
+    table = _table("replica", *(short.get(name, name) for name in columns))
     for replica in plan.replicas:
-        table.add_row(replica.id, *(text(replica) for text in columns.values()), style=colour(owners[replica.id]))
+        name = shortened(replica.id, _LONGEST_NAME)
+        table.add_row(name, *(text(replica) for text in columns.values()), style=colour(owners[replica.id]))
     return table
 
 
@@ -146,25 +157,34 @@ def _time(interval: tuple[float, float, float] | None) -> str:
 
 
 def _print_reasons(plan: Plan, owners: dict[str, int], console: Console) -> None:
+    """A model's reasons once, however many replicas it has."""
+    told: set[str] = set()
     for replica in plan.replicas:
-        for sentence in (replica.why, replica.runner_up):
+        for sentence in (replica.why, replica.runner_up) if replica.model not in told else ():
             if sentence:
-                _print_indented(f"{replica.id}: {sentence}", colour(owners[replica.id]), console)
+                _print_indented(f"{replica.model}: {sentence}", colour(owners[replica.id]), console)
+        told.add(replica.model)
 
 
-def _print_indented(sentence: str, style: str, console: Console) -> None:
-    """A sentence that wraps under itself."""
-    from rich.padding import Padding
+def _print_indented(sentence: str, style: str, console: Console, *, indent: int = 2) -> None:
+    """A sentence that wraps under itself, without the blanks that a box would be filled up with."""
+    from textwrap import fill
+
     from rich.text import Text
 
-    console.print(Padding(Text(sentence, style=style), (0, 0, 0, 2), expand=False))
+    margin = " " * indent
+    lines = fill(
+        sentence, max(20, console.width - 1), initial_indent=margin, subsequent_indent=margin,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    console.print(Text(lines, style=style), soft_wrap=True)
 
 
 def _print_shortfalls(plan: Plan, console: Console) -> None:
     for short in plan.shortfalls:
         console.print()
-        lack = f" (short of {format_bytes(short.shortfall_bytes)})" if short.shortfall_bytes else ""
-        console.print(f"{short.model} has no place{lack}: {short.reason}", style="bold red")
+        lack = f" ({format_bytes(short.shortfall_bytes)} short)" if short.shortfall_bytes else ""
+        _print_indented(f"{short.model} has no place{lack}: {short.reason}", "bold red", console, indent=0)
         for remedy in short.remedies:
             _print_indented(f"would fit: {remedy}", "", console)
 
@@ -184,13 +204,17 @@ def _print_naive(plan: Plan, console: Console) -> None:
 
 
 def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> None:
-    """Each command whole on its line, however long: it is there to be copied."""
-    if not plan.replicas:
-        return
-    console.print()
-    console.print("Start in this order, each once the one before answers on /health:", style="bold")
-    for replica in sorted(plan.replicas, key=lambda one: one.start_order):
-        console.print(command_line(replica), style=colour(owners[replica.id]), soft_wrap=True)
+    """Each command whole on its line, however long: it is there to be copied. One block a machine."""
+    nodes = sorted({replica.devices[0].node for replica in plan.replicas})
+    for node in nodes:
+        console.print()
+        where = f" on node {node}" if len(nodes) > 1 else ""
+        console.print(f"Start{where} in this order, each once the one before answers on /health:", style="bold")
+        mine = [replica for replica in plan.replicas if replica.devices[0].node == node]
+        for replica in sorted(mine, key=lambda one: one.start_order):
+            console.print(command_line(replica), style=colour(owners[replica.id]), soft_wrap=True)
+    if nodes:
+        console.print()
 
 
 def command_line(replica: ReplicaPlan) -> str:
