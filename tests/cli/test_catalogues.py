@@ -190,3 +190,34 @@ def test_bad_input_is_status_1(run: Run, arguments: tuple[str, ...], says: str) 
     as_json = run(*arguments, "--json")
     assert as_json.status == 1
     assert json.loads(as_json.out)["errors"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("plan", "examples/a100-trio.yaml"),
+        ("estimate", LLAMA_8B, "--gpu", "A100-80GB-SXM"),
+        ("inspect", LLAMA_8B),
+        ("quantize", LLAMA_8B, "--gpu", "A100-80GB-SXM"),
+        ("models",),
+        ("gpus",),
+        ("schema",),
+        ("completion", "bash"),
+    ],
+    ids=lambda arguments: str(arguments[0]),
+)
+def test_every_command_prints_json_and_nothing_else(
+    run: Run, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).resolve().parents[2])
+    answer = run(*arguments, "--json")
+    assert answer.status == 0
+    assert answer.err == ""
+    assert answer.document
+
+
+def test_every_command_is_among_those_that_print_json() -> None:
+    from cotenant.cli.root import COMMANDS
+
+    (mark,) = test_every_command_prints_json_and_nothing_else.pytestmark  # type: ignore[attr-defined]
+    assert {arguments[0] for arguments in mark.args[1]} == set(COMMANDS)

@@ -14,7 +14,7 @@ LLAMA_8B, LLAMA_70B = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-
 A100 = ("--gpu", "A100-80GB-SXM")
 BYTE_NAMES = (
     "capacity_bytes", "budget_bytes", "weights_bytes", "kv_cache_bytes", "activations_bytes", "runtime_bytes",
-    "headroom_bytes", "load_peak_bytes",
+    "headroom_bytes", "load_peak_bytes", "used_bytes",
 )  # fmt: skip
 
 

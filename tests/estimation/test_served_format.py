@@ -11,6 +11,7 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.edge.models import open_model
 from cotenant.engines import find_engine
 from cotenant.errors import InputError, UnsupportedError
+from cotenant.estimation.anatomy import anatomy
 from cotenant.estimation.served_format import ServedFormat, served_format
 
 BASE = "meta-llama/Llama-3.1-8B-Instruct"
@@ -66,3 +67,15 @@ def test_a_checkpoints_own_name_means_its_format() -> None:
     found = serve(None, loaded=quantised)
     assert found.format.name == "awq-int4"
     assert found.model_path == quantised.model_id
+
+
+def test_a_quantisation_without_rules_is_refused_by_name() -> None:
+    loaded = open_model(BASE)
+    strange = replace(loaded, spec=replace(loaded.spec, quantization="unknown:hqq"))
+    with pytest.raises(UnsupportedError, match="'hqq'"):
+        serve(None, loaded=strange)
+    with pytest.raises(UnsupportedError, match="'hqq'"):
+        anatomy(strange)
+    weighed = anatomy(replace(strange, spec=replace(strange.spec, stored_bytes=5_000_000_000)))
+    assert (weighed.format, weighed.weights_bytes) == ("unknown:hqq", 5_000_000_000)
+    assert weighed.kv_bytes_per_token == 131_072

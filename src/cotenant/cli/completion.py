@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import click
 
+from cotenant.cli.output import FITS, emit, json_option, reports_errors
+
 
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def command(shell: str) -> None:
+@json_option
+@reports_errors
+def command(shell: str, as_json: bool) -> int:
     """Print the completion script: `cotenant completion bash >> ~/.bashrc` (or zsh, fish)."""
     from click.shell_completion import get_completion_class
 
@@ -16,4 +20,9 @@ def command(shell: str) -> None:
     script = get_completion_class(shell)
     if script is None:
         raise click.UsageError(f"no completion for {shell}")
-    click.echo(script(cli, {}, "cotenant", "_COTENANT_COMPLETE").source())
+    source = script(cli, {}, "cotenant", "_COTENANT_COMPLETE").source()
+    if as_json:
+        emit({"shell": shell, "script": source})
+    else:
+        click.echo(source)
+    return FITS

@@ -12,18 +12,19 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, Role
 from cotenant.engines.rules import CacheRules
 from cotenant.estimation.kv_cache import cache_layout
+from cotenant.estimation.served_format import own_format
 from cotenant.estimation.weights import checkpoint_bytes
 
 
 def anatomy(loaded: LoadedModel) -> Anatomy:
-    """The model taken apart. Raises InputError where its format has no rules."""
+    """The model taken apart. Raises UnsupportedError where its format has no rules and no file told its size."""
     model = loaded.spec
-    own = find_format(model.quantization or model.dtype)
+    name, size = _stored(model)
     groups = tuple(_group_cache(model, group) for group in model.layer_groups)
     return Anatomy(
         model=loaded,
-        format=own.name,
-        weights_bytes=checkpoint_bytes(model, own),
+        format=name,
+        weights_bytes=size,
         parameters_by_role=_by_role(model),
         active_parameters=_active(model),
         bytes_by_format=bytes_by_format(model),
@@ -47,10 +48,18 @@ def _active(model: ModelSpec) -> int | None:
     return model.num_parameters - experts + experts * model.experts_per_token // model.num_experts
 
 
+def _stored(model: ModelSpec) -> tuple[str, int]:
+    """(format, bytes) of the checkpoint: by the format's rules, or as the files' headers say."""
+    if model.stored_bytes is not None and model.quantization.startswith("unknown:"):
+        return model.quantization, model.stored_bytes
+    own = find_format(own_format(model))
+    return own.name, checkpoint_bytes(model, own)
+
+
 def bytes_by_format(model: ModelSpec) -> Mapping[str, int]:
     """Bytes of the weights in every format; a checkpoint that is stored quantised has its own alone."""
     if model.quantization:
-        return {model.quantization: checkpoint_bytes(model, find_format(model.quantization))}
+        return dict([_stored(model)])
     return {each.name: checkpoint_bytes(model, each) for each in all_formats()}
 
 

@@ -8,6 +8,7 @@ from cotenant.catalogue.quantization import all_formats, find_format, kernel
 from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
@@ -30,7 +31,7 @@ def served_format(
 
     Raises InputError for an unknown name, UnsupportedError where the engine has no kernel for it on the card.
     """
-    own = _own_format(loaded)
+    own = own_format(loaded.spec)
     found = find_format(name or _default_format(own, gpu, engine, version))
     support = kernel(engine.name, found.name, gpu, version)
     if support is None:
@@ -49,9 +50,18 @@ def served_format(
     return ServedFormat(found, support, loaded.model_id, tuple(warnings))
 
 
-def _own_format(loaded: LoadedModel) -> str:
-    """What the checkpoint holds: its quantisation, or the dtype of its weights."""
-    return loaded.spec.quantization or loaded.spec.dtype
+def own_format(model: ModelSpec) -> str:
+    """What the checkpoint holds: its quantisation, or the dtype of its weights.
+
+    Raises UnsupportedError for a method of quantisation that has no format here.
+    """
+    method = model.quantization.removeprefix("unknown:")
+    if method != model.quantization:
+        raise UnsupportedError(
+            f"{model.name} is stored in {method!r}, a quantisation that no rule covers",
+            hint="name a checkpoint in another format",
+        )
+    return model.quantization or model.dtype
 
 
 def _default_format(own: str, gpu: GpuSpec, engine: EngineRules, version: Version) -> str:

@@ -104,10 +104,10 @@ def _rank(rank: RankEstimate) -> Document:
         "runtime_bytes": rank.runtime.bytes,
         "headroom_bytes": rank.headroom,
         "load_peak_bytes": rank.load_peak,
+        "used_bytes": Interval.exact(rank.used_bytes),
     }
     return {
         "rank": rank.rank,
-        "used_bytes": rank.used_bytes,
         **{name: figure.value for name, figure in figures.items()},
         "intervals": {name: [figure.low, figure.high] for name, figure in figures.items()},
         "why": {name: term.why for name, term in rank.terms.items()},
