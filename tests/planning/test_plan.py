@@ -137,6 +137,26 @@ def test_a_mixed_shop_is_cheaper_than_any_single_type() -> None:
             assert mixed.cost_per_hour <= alone.cost_per_hour + 1e-9
 
 
+def test_two_processes_never_share_weights_and_the_plan_says_so() -> None:
+    answer = plan(fleet(small("one"), small("two")))
+    assert len(answer.replicas) == 2
+    weights = [share.weights_bytes for gpu in answer.gpus for share in gpu.shares]
+    assert weights[0] == weights[1]
+    assert any("processes never share weights" in warning for warning in answer.warnings)
+
+
+def test_the_model_of_higher_priority_keeps_its_place() -> None:
+    def answer(first: int, second: int) -> set[str]:
+        ways = [
+            small("a", priority=first, quantization=["bf16"]),
+            small("b", priority=second, quantization=["bf16"]),
+        ]
+        return {replica.model for replica in plan(fleet(*ways, gpus=[{"type": "L4", "count": 1}])).replicas}
+
+    assert answer(5, 0) == {"a"}
+    assert answer(0, 5) == {"b"}
+
+
 TAMPERINGS = {
     "a card too many": lambda p: replace(p, gpus=(*p.gpus, replace(p.gpus[0]))),
     "a replica lost": lambda p: replace(p, replicas=p.replicas[1:]),

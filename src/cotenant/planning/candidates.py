@@ -333,22 +333,3 @@ def _slo_reason(asked: Demand, request: ModelRequest) -> str:
 def all_ways(fleet: Fleet) -> tuple[Ways, ...]:
     """`ways_of` every model; two requests for the same thing are sized once."""
     return tuple(ways_of(fleet, number) for number in range(len(fleet.models)))
-
-
-def warnings_of(candidates: Sequence[Candidate], fleet: Fleet) -> tuple[str, ...]:
-    """What the chosen candidates' estimates and demands warn of, each once, with the model's name."""
-    found: dict[str, None] = {}
-    for candidate in candidates:
-        name = fleet.models[candidate.request].name
-        for warning in (*candidate.estimate.warnings, *candidate.demand.warnings):
-            found[f"{name}: {warning}"] = None
-        if fleet.models[candidate.request].model.architecture == RAW_FIGURES:
-            found[
-                f"{name}: planned from raw figures; put your checkpoint in the place of {candidate.checkpoint}"
-            ] = None
-        for adapter in fleet.models[candidate.request].adapters:
-            if not adapter.source:
-                found[
-                    f"{name}: adapter {adapter.name} has no source; its command loads the folder {adapter.name!r}"
-                ] = None
-    return tuple(found)

@@ -16,15 +16,15 @@ from cotenant.engines import find_engine
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.served_format import served_format
 from cotenant.planning.assembly import Reason, assemble
-from cotenant.planning.candidates import Ways, all_ways, warnings_of
+from cotenant.planning.candidates import Ways, all_ways
 from cotenant.planning.cards import cards_of
 from cotenant.planning.check import check_plan
-from cotenant.planning.contention import contention_warnings
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.naive import SLOTS, usual_sizing
 from cotenant.planning.nearest import shortfalls_of
 from cotenant.planning.packing import place_exactly
 from cotenant.planning.problem import Candidate, Placement, Problem
+from cotenant.planning.warnings import warnings_of
 from cotenant.planning.why import reasons_of
 
 Progress = Callable[[str], None]
@@ -126,7 +126,6 @@ def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
     fleet, problem, placement = solved.fleet, solved.problem, solved.placement
     reasons: Mapping[int, Reason] = reasons_of(fleet, problem, placement, solved.ways, _forced(solved))
     replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons)
-    chosen = [assignment.candidate for assignment in placement.assignments]
     priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
     cost = sum(gpu.price_per_hour or 0.0 for gpu in gpus) if priced else None
     return Plan(
@@ -141,7 +140,7 @@ def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
         headroom=fleet.headroom,
         naive=usual_sizing(fleet, _usual(fleet), cards=len(gpus), cost_per_hour=cost) if solved.feasible else None,
         shortfalls=shortfalls,
-        warnings=(*contention_warnings(solved), *warnings_of(chosen, fleet)),
+        warnings=warnings_of(solved),
         input_hash=fleet.input_hash,
     )
 

@@ -1,18 +1,57 @@
-"""What co-residents do to each other: who slows whom down, by how much, and what peace would cost."""
+"""What a plan's reader must know beside it: who slows whom down, what is held twice, what was assumed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from cotenant.planning.candidates import RAW_FIGURES
 from cotenant.planning.problem import Candidate
-from cotenant.units import format_price, format_seconds
+from cotenant.units import format_bytes, format_price, format_seconds
 
 if TYPE_CHECKING:
     from cotenant.planning.solve import Solved
 
 
-def contention_warnings(solved: Solved) -> tuple[str, ...]:
+def warnings_of(solved: Solved) -> tuple[str, ...]:
+    """Everything, each sentence once: contention, weights held twice, then what estimates and demands say."""
+    found: dict[str, None] = dict.fromkeys((*_contention(solved), *_twins(solved)))
+    for assignment in solved.placement.assignments:
+        candidate = assignment.candidate
+        request = solved.fleet.models[candidate.request]
+        if request.model.architecture == RAW_FIGURES:
+            found[
+                f"{request.name}: planned from raw figures; put your checkpoint in place of {candidate.checkpoint}"
+            ] = None
+        for warning in (*candidate.estimate.warnings, *candidate.demand.warnings):
+            found[f"{request.name}: {warning}"] = None
+        for adapter in request.adapters:
+            if not adapter.source:
+                found[
+                    f"{request.name}: adapter {adapter.name} has no source; its command loads ./{adapter.name}"
+                ] = None
+    return tuple(found)
+
+
+def _twins(solved: Solved) -> tuple[str, ...]:
+    """Models that load the same checkpoint: two processes never share weights, even of one file."""
+    loaders: dict[str, list[Candidate]] = defaultdict(list)
+    for assignment in solved.placement.assignments:
+        loaders[assignment.candidate.checkpoint].append(assignment.candidate)
+    found = []
+    for checkpoint, twins in loaders.items():
+        if len(twins) < 2:
+            continue
+        names = " and ".join(solved.fleet.models[one.request].name for one in twins)
+        weights = sum(rank.weights.bytes.value for rank in twins[0].estimate.per_gpu)
+        found.append(
+            f"{names} each hold {checkpoint} ({format_bytes(weights)}): processes never share weights, even "
+            "of one file; as one model, with adapters where they differ, it is held once"
+        )
+    return tuple(found)
+
+
+def _contention(solved: Solved) -> tuple[str, ...]:
     """One for each model whose SLO holds alone but not while its neighbours work as much as their traffic says."""
     company: dict[int, list[Candidate]] = defaultdict(list)
     for assignment in solved.placement.assignments:
