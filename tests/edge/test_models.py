@@ -82,7 +82,25 @@ def test_any_text_names_a_model_or_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["", "\0", "a" * 300, "x" * 5000, 7, None, [], b"bytes", "{", "{a: [", "a/b/c", "/", "a//b"]
+    "source",
+    [
+        "",
+        "\0",
+        "a" * 300,
+        "x" * 5000,
+        7,
+        None,
+        [],
+        b"bytes",
+        "{",
+        "{a: [",
+        "a/b/c",
+        "/",
+        "a//b",
+        "0/-",
+        "é/x",
+        "a/b.git",
+    ],
 )
 def test_nonsense_is_refused(source: object) -> None:
     with pytest.raises(CotenantError):

@@ -73,7 +73,9 @@ def load_hub(model_id: str, *, name: str = "", timeout_s: float = TIMEOUT_S) -> 
 def is_model_id(text: str) -> bool:
     """Whether the hub could know a model of this name: ``owner/name``, or ``name`` for the oldest ones."""
     match = _ID.fullmatch(text)
-    return match is not None and match["id"] == text and ".." not in text and "--" not in text
+    if match is None or match["id"] != text or ".." in text or "--" in text or text.endswith(".git"):
+        return False
+    return text.isascii() and not any(part[0] in "-." or part[-1] in "-." for part in text.split("/"))
 
 
 def _refusal(error: Exception, model_id: str) -> Exception:
