@@ -87,6 +87,7 @@ def estimate(
     tpot: str | None = None,
     percentile: float = 95.0,
     kv_overflow: str = "1%",
+    options: Mapping[str, Any] | None = None,
 ) -> Estimate:
     """What one replica takes of `gpu`, term by term, and whether it fits.
 
@@ -94,17 +95,21 @@ def estimate(
     model is stored in. `used` (``11GiB``) is held on each card by others. Engine options are read as the engine
     reads them; those left out take its defaults, or follow from the traffic where some is given: `concurrent`
     with `context_tokens`, or `requests_per_second` with `input_tokens` and `output_tokens`, each
-    ``{p50: ..., p95: ..., max: ...}``. Raises InputErrors and its kin for anything that cannot be used.
+    ``{p50: ..., p95: ..., max: ...}``. `options` are llama.cpp's or Ollama's own, in their words:
+    ``{ctx_size: 32768, parallel: 4}``, ``{num_ctx: 8192, OLLAMA_NUM_PARALLEL: 4}``. Raises InputErrors and its
+    kin for anything that cannot be used.
     """
+    from dataclasses import replace
+
     from cotenant.edge.own_gpus import open_gpu
-    from cotenant.engines import find_engine
+    from cotenant.engines import find_engine, own_options
     from cotenant.estimation.options import adapters_from, engine_settings, overflow_from, slo_from, traffic_from
     from cotenant.estimation.question import Question, answer
     from cotenant.units import parse_bytes
 
     rules, version = find_engine(engine)
     tuned = adapters_from(adapters)
-    options = {
+    common = {
         "tensor_parallel_size": tensor_parallel_size,
         "pipeline_parallel_size": pipeline_parallel_size,
         "dtype": dtype,
@@ -122,7 +127,7 @@ def estimate(
         "max_lora_rank": max_lora_rank,
     }
     question = Question(
-        settings=engine_settings(options, tuned),
+        settings=replace(engine_settings(common, tuned), llama_cpp=own_options(rules, options or {})),
         traffic=traffic_from(
             concurrent=concurrent,
             requests_per_second=requests_per_second,

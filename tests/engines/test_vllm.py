@@ -37,7 +37,7 @@ def test_find_engine_knows_names_versions_and_aliases():
     assert version == Version.parse("0.21.0")
     assert find_engine("vllm")[1] == VLLM.newest
     assert find_engine("vllm-openai")[0] is VLLM
-    assert engine_names() == ("vllm",)
+    assert "vllm" in engine_names()
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,6 @@ def test_find_engine_knows_names_versions_and_aliases():
         ("sglang", UnsupportedError, "engines so far: vllm"),
         ("text-generation-inference@3.3", UnsupportedError, "engines so far: vllm"),
         ("tensorrt_llm", UnsupportedError, "engines so far: vllm"),
-        ("llama-server", UnsupportedError, "engines so far: vllm"),
-        ("ollama", UnsupportedError, "engines so far: vllm"),
     ],
 )
 def test_unknown_and_unbuilt_engines_are_told_apart(text, error, said):

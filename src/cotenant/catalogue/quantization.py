@@ -69,7 +69,7 @@ def find_format(name: str) -> QuantizationFormat:
 
     Raises InputError naming the nearest.
     """
-    found = _by_name().get(_letters(name))
+    found = _by_name().get(_letters(name)) or _gguf_type(name)
     if found is None:
         hint = nearest(name[:60], [item.name for item in all_formats()]) or "`cotenant quantize` lists the formats"
         raise InputError(f"unknown format {name[:60]!r}", hint=hint)
@@ -81,9 +81,11 @@ def kernel(engine: str, format: str, gpu: GpuSpec, version: Version | None = Non
 
     Without a version, the newest that the rows know of.
     """
-    rows = [
-        row for row in _support().get((engine, format), ()) if _on_card(row, gpu) and _in_version(row, version)
-    ]
+    engine = _KERNELS_OF.get(engine, engine)
+    known = _support().get((engine, format)) or (
+        _support().get((engine, _ANY_GGUF), ()) if format.startswith("gguf-") else ()
+    )
+    rows = [row for row in known if _on_card(row, gpu) and _in_version(row, version)]
     return min(rows, key=lambda row: _FASTEST.index(row.speed), default=None)
 
 
@@ -97,6 +99,24 @@ def quality(format: str, task: str = "") -> tuple[QualityFigure, ...]:  # noqa: 
 def speed_figures() -> tuple[SpeedFigure, ...]:
     """Every published speed."""
     return _rows(_raw(), "speed", SPEED_KEYS, _speed_figure)
+
+
+_KERNELS_OF = {"ollama": "llama.cpp"}  # an engine that runs another's kernels
+_ANY_GGUF = "gguf-q8_0"  # whose kernels serve every block type of the GGUF family
+
+
+@lru_cache(maxsize=64)
+def _gguf_type(name: str) -> QuantizationFormat | None:
+    """A GGUF file of one block type that no mix is named after: ``gguf-q4_1``. Its matrices are of that type on
+    the whole; a file at hand says its exact bytes itself."""
+    wanted = name.lower().removeprefix("gguf-").upper()
+    for item in _raw()["gguf_types"]:
+        if name.lower().startswith("gguf-") and wanted in (item["name"].upper(), item["name"].upper() + "_M"):
+            bits = Storage(8 * item["bytes"] / item["block"])
+            roles = (Role.EMBEDDING, Role.HEAD, Role.ATTENTION, Role.MLP, Role.EXPERT, Role.STATE)
+            stored = dict.fromkeys(roles, bits) | {Role.ROUTER: Storage(32)}
+            return QuantizationFormat(f"gguf-{wanted.lower()}", f"GGUF {wanted}", stored, "bf16")
+    return None
 
 
 def _letters(name: str) -> str:

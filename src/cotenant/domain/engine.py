@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from functools import total_ordering
 
+from cotenant.domain.llama_cpp import LlamaCppOptions
+
 _NUMBER = re.compile(r"\d+")
 
 
@@ -82,3 +84,4 @@ class EngineSettings:
     enable_expert_parallel: bool = False
     adapters: AdapterSlots | None = None
     data_parallel_size: int = 1  # copies of attention in one replica, each with its own cache; experts are shared
+    llama_cpp: LlamaCppOptions | None = None  # what llama.cpp and Ollama are told beyond that

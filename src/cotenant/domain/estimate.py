@@ -30,9 +30,25 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
+class HostMemory:
+    """What a replica holds in the host's memory: never part of a GPU's capacity. `weights` may be mapped from
+    the file, shared and evictable."""
+
+    weights: int
+    kv_cache: int
+    compute: int
+
+    @property
+    def bytes(self) -> int:
+        """All of it."""
+        return self.weights + self.kv_cache + self.compute
+
+
+@dataclass(frozen=True, slots=True)
 class RankEstimate:
     """One GPU's share of a replica. `budget` is what the engine allows itself; `headroom` = capacity - used
-    by others - max(budget, footprint), negative when it overflows."""
+    by others - max(budget, footprint), negative when it overflows. An engine that leaves alone what it does not
+    need (`fills` false) claims its footprint only, whatever its budget."""
 
     rank: int
     capacity: Interval
@@ -44,6 +60,7 @@ class RankEstimate:
     runtime: Term
     load_peak: Interval
     headroom: Interval
+    fills: bool = True
 
     @property
     def terms(self) -> Mapping[str, Term]:
@@ -59,6 +76,11 @@ class RankEstimate:
     def footprint_bytes(self) -> int:
         """What the replica really takes of this GPU at peak."""
         return sum(term.bytes.value for term in self.terms.values())
+
+    @property
+    def claimed_bytes(self) -> int:
+        """What no other replica may count on."""
+        return max(self.budget.value, self.footprint_bytes) if self.fills else self.footprint_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +119,7 @@ class Estimate:
     reason: str  # why it does not fit, or by how much it does
     warnings: tuple[str, ...] = ()
     demand: Demand | None = None
+    host: HostMemory | None = None  # where the engine keeps part of the model in host memory
 
     @property
     def fits(self) -> bool:

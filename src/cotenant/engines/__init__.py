@@ -5,19 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from cotenant.domain.engine import Version
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.engines.llama_cpp.engine import LLAMA_CPP
+from cotenant.engines.llama_cpp.options import options_from as llama_cpp_options
+from cotenant.engines.ollama import OLLAMA
+from cotenant.engines.ollama import options_from as ollama_options
 from cotenant.engines.rules import EngineRules
 from cotenant.engines.vllm import VLLM
-from cotenant.errors import UnknownEngineError, UnsupportedError
+from cotenant.errors import InputError, UnknownEngineError, UnsupportedError
 
-ENGINES: tuple[EngineRules, ...] = (VLLM,)
+ENGINES: tuple[EngineRules, ...] = (VLLM, LLAMA_CPP, OLLAMA)
 
 PLANNED = {
     "sglang": ("sglang", "sgl"),
     "tgi": ("tgi", "text-generation-inference"),
     "tensorrt-llm": ("tensorrt-llm", "trtllm", "trt-llm"),
-    "llama.cpp": ("llama.cpp", "llama-server", "llamacpp", "llama-cpp"),
-    "ollama": ("ollama",),
 }
 """Engines whose rules are not written yet, with the names that people give them."""
 
@@ -34,6 +40,25 @@ def find_engine(text: str) -> tuple[EngineRules, Version]:
     if engine is None:
         raise _unknown(name.strip(), key)
     return engine, _version(engine, wanted.strip()) if "@" in text else engine.newest
+
+
+_OWN_OPTIONS: Mapping[str, Callable[[Mapping[str, Any]], LlamaCppOptions]] = {
+    LLAMA_CPP.name: llama_cpp_options,
+    OLLAMA.name: ollama_options,
+}
+"""Engines that are told in words of their own, beyond the common settings."""
+
+
+def own_options(engine: EngineRules, words: Mapping[str, Any]) -> LlamaCppOptions | None:
+    """An engine's own words as its options; None where there are none. Raises InputError where the engine has no
+    such words, InputErrors for words that it cannot read."""
+    if not words:
+        return None
+    read = _OWN_OPTIONS.get(engine.name)
+    if read is None:
+        told, owners = ", ".join(words), ", ".join(_OWN_OPTIONS)
+        raise InputError(f"{told}: not options of {engine.title}", hint=f"words of its own have {owners}")
+    return read(words)
 
 
 def engine_names() -> tuple[str, ...]:

@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import Protocol
 
 from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.estimate import HostMemory, Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import ModelSpec, Role
 from cotenant.domain.workload import Adapter
 
 
@@ -109,9 +110,57 @@ class ExpertPadding:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorBytes:
+    """Tensors of one role in their format: `bytes` of those of each of `layers` (or of all, outside any layer).
+    `tied`: another name for the embedding, stored once."""
+
+    role: Role
+    layers: tuple[int, ...]
+    bytes: float
+    tied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBuffers:
+    """What an engine allocates on one GPU, each buffer with its interval and why."""
+
+    weights: Term
+    kv_cache: Term
+    compute: Term
+    runtime: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What an engine allocates that takes what it is told to and leaves the rest of the card alone.
+
+    `token_bytes` are those of one more token of context over all devices, `sequence_bytes` the fixed part of a
+    sequence, `slot_bytes` all that one sequence of the longest length takes; `cells` is the whole context.
+    """
+
+    devices: tuple[DeviceBuffers, ...]
+    host: HostMemory
+    token_bytes: int
+    sequence_bytes: int
+    slot_bytes: int
+    cells: int
+    notes: tuple[str, ...] = ()
+
+
+class Allocate(Protocol):
+    """The rule of such an engine: from resolved settings and the sizes of all tensors to its buffers."""
+
+    def __call__(
+        self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
+    ) -> Allocation:
+        """The buffers by device."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryRules:
     """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head.
-    `unsplit_weights`: loaded with an allocator that splits nothing off large tensors."""
+    `unsplit_weights`: loaded with an allocator that splits nothing off large tensors. `allocate`: set for an
+    engine that allocates what it is told to; without it, the pool fills what a budget leaves."""
 
     capacity: Capacity
     cache: CacheRules
@@ -120,6 +169,7 @@ class MemoryRules:
     has_cache_bytes: bool  # knows kv_cache_memory_bytes
     adapters_on_vocabulary: bool
     unsplit_weights: bool = False
+    allocate: Allocate | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -20,6 +20,7 @@ from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Capacity, EngineRules, MemoryRules
 from cotenant.estimation.activations import activations
+from cotenant.estimation.allocated import allocated_estimate
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout, pool_interval
 from cotenant.estimation.runtime import Runtime, runtime
 from cotenant.estimation.verdict import Check, judge
@@ -127,6 +128,11 @@ def estimate_memory(
     """The estimate of one replica, judged. `used_bytes` is held on each card by others; a `demand` fills in
     max_num_seqs and max_model_len where the settings leave them open, and the pool must hold its need."""
     asked = _filled(settings, demand)
+    if engine.rules(version, gpu).allocate is not None:
+        return allocated_estimate(
+            model, gpu, asked, engine=engine, version=version, format=format, used_bytes=used_bytes,
+            demand=demand, model_path=model_path,
+        )  # fmt: skip
     memory = replica_memory(
         model, gpu, asked, engine=engine, version=version, format=format, used_bytes=used_bytes
     )

@@ -64,8 +64,15 @@ def own_format(model: ModelSpec) -> str:
     return model.quantization or model.dtype
 
 
+_PLAIN_GGUF = "gguf-f16"
+
+
 def _default_format(own: str, gpu: GpuSpec, engine: EngineRules, version: Version) -> str:
-    """What the engine makes of the checkpoint unasked: 32 bits are cast to the card's best 16."""
+    """What the engine makes of the checkpoint unasked: 32 bits are cast to the card's best 16; an engine of GGUF
+    files takes a 16-bit one of a plain checkpoint."""
+    unserved = own in ("bf16", "fp16", "fp32") and kernel(engine.name, own, gpu, version) is None
+    if unserved and kernel(engine.name, _PLAIN_GGUF, gpu, version) is not None:
+        return _PLAIN_GGUF
     if own != "fp32":
         return own
     return "bf16" if kernel(engine.name, "bf16", gpu, version) is not None else "fp16"

@@ -17,7 +17,7 @@ from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import ExpertPadding
+from cotenant.engines.rules import ExpertPadding, TensorBytes
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
@@ -134,6 +134,26 @@ def checkpoint_bytes(model: ModelSpec, format: QuantizationFormat, dtype: str = 
     if model.stored_bytes is not None and _is_own(model, format):
         return model.stored_bytes
     return round(sum(_group_bytes(model, format, group, dtype) for group in model.parameters))
+
+
+def tensor_bytes(
+    model: ModelSpec,
+    format: QuantizationFormat,  # noqa: A002
+    dtype: str = "auto",
+) -> tuple[TensorBytes, ...]:
+    """Bytes of the tensors one by one, a layer's at a time, draft layers left out: for engines that place layers.
+    Where the model is stored in that format they add up to the stored size."""
+    scale, _ = _scale(model, format, dtype)
+    found = []
+    for group in model.parameters:
+        if group.draft:
+            continue
+        own = group.dtype or (model.dtype if dtype == "auto" else dtype)
+        size = group.copies * stored_bytes(group.shape, format.storage.get(group.role), own) * scale
+        found.append(TensorBytes(group.role, group.layers, size, group.tied))
+    if not found and model.stored_bytes is None:
+        raise UnsupportedError(f"nothing says what the weights of {model.name} take")
+    return tuple(found)
 
 
 def _is_own(model: ModelSpec, format: QuantizationFormat) -> bool:  # noqa: A002

@@ -7,6 +7,7 @@ seconds and fractions floats; `intervals` hold the 90 % interval of each figure 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from cotenant._version import __version__
@@ -64,6 +65,11 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
             "minimum_bytes": cache.minimum_bytes,
         },
         "traffic": _demand(estimate.demand),
+        "host": None if estimate.host is None else {
+            "weights_bytes": estimate.host.weights,
+            "kv_cache_bytes": estimate.host.kv_cache,
+            "compute_bytes": estimate.host.compute,
+        },
         "arguments": list(estimate.arguments),
         "warnings": list(estimate.warnings),
     }
@@ -119,8 +125,10 @@ def settings_document(settings: EngineSettings) -> Document:
     values = {
         name: getattr(settings, name)
         for name in EngineSettings.__dataclass_fields__
-        if name != "adapters" and getattr(settings, name) is not None
+        if name not in ("adapters", "llama_cpp") and getattr(settings, name) is not None
     }
+    if settings.llama_cpp is not None:
+        values |= {name: value for name, value in asdict(settings.llama_cpp).items() if value is not None}
     if settings.adapters is not None:
         values |= {"max_loras": settings.adapters.max_loras, "max_lora_rank": settings.adapters.max_lora_rank}
     return values

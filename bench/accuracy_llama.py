@@ -1,0 +1,289 @@
+"""Records of llama.cpp and Ollama: from the shape that a record tells to buffers, input fields only.
+
+A record says the shape of its model; where the catalogue knows a model of that name and the same shape, the widths
+that a record leaves out (feed-forward, experts) come from there. A null version is answered for the builds that
+print lines of that style, a date for the build of that month.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from bench.accuracy_rows import Row
+from cotenant.catalogue.models import all_entries
+from cotenant.domain.engine import Version
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, RecurrentState
+from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
+from cotenant.engines.llama_cpp.cache import layer_bytes, state_bytes
+from cotenant.engines.llama_cpp.placement import HOST, Placement, place
+from cotenant.engines.llama_cpp.reserve import gpu_compute, host_compute
+from cotenant.errors import CotenantError
+from cotenant.readers.model_config import read_model_config
+from cotenant.units import MIB
+
+# The build of a month: releases of PyPI's wheels and tags that changes are dated by.
+_MONTHS = {
+    (2023, 6): 700, (2023, 12): 1650, (2024, 1): 1800, (2024, 3): 2500, (2024, 12): 4350, (2025, 1): 4500,
+    (2025, 2): 4700, (2025, 3): 4900, (2025, 4): 5100, (2025, 5): 5350, (2025, 6): 5600, (2025, 7): 5850,
+    (2025, 8): 6150, (2025, 9): 6450, (2025, 10): 6750, (2025, 11): 7000, (2025, 12): 7400, (2026, 1): 7700,
+    (2026, 2): 7950, (2026, 3): 8250, (2026, 4): 8650, (2026, 5): 9100, (2026, 6): 9500, (2026, 7): 9900,
+    (2026, 8): 10350, (2026, 9): 10800, (2026, 10): 11400,
+}  # fmt: skip
+_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# A line that only some builds print, and a build among them; the first that matches counts.
+_STYLES = (
+    ("n_outputs_max", 10229), ("n_seq_max             =", 10229), ("n_ctx                 =", 10229),
+    ("sched_reserve", 9000), ("attn_rot", 9000), ("n_rs_seq", 9000), ("rs_seq)", 9000),
+    ("llama_memory_breakdown", 7200), ("llama_kv_cache:", 7200), ("n_ctx_seq", 7200),
+    ("llama_kv_cache_unified", 6000), ("llama_context:", 5200), ("llama_kv_cache_init", 4500),
+    ("llama_new_context_with_model", 2500),
+)  # fmt: skip
+# The first build whose architectures hold the model: a record cannot be older.
+_SINCE = (("qwen35", 8000), ("gemma4", 8650), ("glm-dsa", 8000), ("qwen3next", 7200), ("mistral3", 7250))
+_RECURRENT = ("n_linear_layers", "conv_kernel", "group_count", "state_size", "inner_size")
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaAnswer:
+    """What was computed for a record, in bytes by device, or why not. `cache` holds keys and values, `state` the
+    recurrent part; `compute` is by GPU number, HOST for the host's."""
+
+    row: Row
+    cache: int | None
+    state: int | None
+    compute: Mapping[int, int] | None
+    refusal: str
+
+    @property
+    def held_out(self) -> bool:
+        """A random fifth of the records, by their id."""
+        return hashlib.sha256(self.row["id"].encode()).digest()[0] % 5 == 0
+
+
+def answer_llama(row: Row) -> LlamaAnswer:
+    """The buffers of one record; a refusal is an answer without figures."""
+    try:
+        model, build = _model(row), _build(row)
+        options = _options(row, build)
+        placement = _placement(row, model)
+        cache, state = sum(layer_bytes(model, options, build)), sum(state_bytes(model, options))
+        found = {HOST: host_compute(model, options, build, placement)}
+        for gpu in sorted({*placement.layers, placement.output} - {HOST}):
+            found[gpu] = gpu_compute(model, options, build, placement, gpu, head_bytes=_head_bytes(row))
+        return LlamaAnswer(row, cache, state, found, "")
+    except CotenantError as error:
+        return LlamaAnswer(row, None, None, None, error.message)
+
+
+def _build(row: Row) -> BuildRules:
+    build = _numbered(row)
+    if row["mla_mode"] is not None:
+        build = replace(build, latent=row["mla_mode"] != "mha", latent_values=row["mla_mode"] == "kv")
+    if row["engine"] == "ollama":  # its runner asks for rows of output without a cap
+        build = replace(build, capped_outputs=False)
+    return build
+
+
+def _numbered(row: Row) -> BuildRules:
+    text = (row["version"] or "").lower()
+    match = re.search(r"\bb(\d{3,5})\b", text)
+    if match:
+        return build_rules(Version((int(match.group(1)),)))
+    lines = "\n".join(row.get("raw") or ())
+    styled = next((number for mark, number in _STYLES if mark in lines), 9000)
+    since = next((number for mark, number in _SINCE if row["arch"] == mark), 0)
+    return build_rules(Version((max(_dated(text) or styled, since),)))
+
+
+def _dated(text: str) -> int | None:
+    year = re.search(r"20\d\d", text)
+    if year is None:
+        return None
+    month = next((n + 1 for n, name in enumerate(_NAMES) if name in text), None)
+    digits = re.search(r"20\d\d-(\d\d)", text)
+    if digits:
+        month = int(digits.group(1))
+    return _MONTHS.get((int(year.group()), month)) if month else None
+
+
+def _given(row: Row, name: str) -> Any:
+    """A field as told, or as inferred by who wrote the record from other inputs."""
+    value = row[name]
+    return value if value is not None else (row.get("inferred") or {}).get(name)
+
+
+def _options(row: Row, build: BuildRules) -> LlamaCppOptions:
+    slots = row["n_parallel"] or 1
+    quantised = any((_given(row, name) or "f16") not in ("f16", "f32", "bf16") for name in ("type_v",))
+    return LlamaCppOptions(
+        n_ctx=_given(row, "n_ctx"),
+        n_parallel=slots,
+        n_batch=row["n_batch"],
+        n_ubatch=_given(row, "n_ubatch") or build.micro_batch,
+        flash_attn=_flash(_given(row, "flash_attn"), build) or quantised,
+        type_k=_type(_given(row, "type_k")),
+        type_v=_type(_given(row, "type_v")),
+        kv_unified=row["kv_unified"] if row["kv_unified"] is not None else slots == 1,
+        swa_full=bool(row["swa_full"]),
+        n_rs_seq=row["n_rs_seq"] or 0,
+    )
+
+
+def _flash(value: Any, build: BuildRules) -> bool:
+    if value is None:
+        return build.flash_auto
+    return str(value).lower() not in ("0", "off", "disabled", "false")
+
+
+def _type(value: str | None) -> str:
+    return value if value and value != "none" else "f16"
+
+
+def _placement(row: Row, model: ModelSpec) -> Placement:
+    offloaded = str(row["n_gpu_layers"] or "all").split("/")[0]
+    if (row["backend"] or "").upper() == "CPU":
+        return place(model.num_layers, 0, 1)
+    return place(model.num_layers, int(offloaded) if offloaded.isdigit() else 10**6, _gpus(row))
+
+
+def _gpus(row: Row) -> int:
+    """How many GPUs the record's card field and copies tell of."""
+    text = ((row["gpu"] or {}).get("name") or "").lower()
+    match = re.match(r"(\d+)\s*(?:x |(?:\w+ )?(?:gpus|npus))", text)
+    if match:
+        return int(match.group(1))
+    return 2 if " + " in text else 1
+
+
+def _head_bytes(row: Row) -> int:
+    bits = {"q6_k": 210 / 256, "q8_0": 34 / 32, "q4_k": 144 / 256, "f16": 2.0}
+    size = bits.get((row.get("output_weight_on_cpu_type") or "").lower())
+    return int((row["n_vocab"] or 0) * (row["n_embd"] or 0) * size) if size else 0
+
+
+def _model(row: Row) -> ModelSpec:
+    """The record's shape, with widths that it leaves out from the catalogue's model of that name and shape."""
+    for spec in (*_named(row["model"]["name"]), *_shaped(row)):
+        if (spec.num_layers, spec.hidden_size) == (row["n_layer"], row["n_embd"]):
+            groups = spec.layer_groups if _agree(spec, row) else _groups(row)
+            return replace(spec, layer_groups=groups, vocab_size=row["n_vocab"] or spec.vocab_size)
+    return ModelSpec(
+        name=row["model"]["name"], architecture=row["arch"], family=row["arch"], layer_groups=_groups(row),
+        parameters=(), num_layers=row["n_layer"], hidden_size=row["n_embd"] or 0, intermediate_size=0,
+        vocab_size=row["n_vocab"] or 0, max_model_len=_given(row, "n_ctx") or 4096,
+        encoder_only="bert" in row["arch"],
+    )  # fmt: skip
+
+
+def _agree(spec: ModelSpec, row: Row) -> bool:
+    """Whether the catalogue's layers are of the record's kinds, numbers and widths."""
+    counts = {(g.kind, g.num_layers, g.kv_heads, g.key_width) for g in spec.layer_groups if g.kv_heads}
+    told = {(g.kind, g.num_layers, g.kv_heads, g.key_width) for g in _groups(row) if g.kv_heads}
+    return counts == told
+
+
+def _groups(row: Row) -> tuple[LayerGroup, ...]:
+    """Layers by what they cache: full ones, sliding ones, recurrent ones, the rest nothing. Which is which does
+    not matter on one device; sliding and recurrent layers come first, as they do in every such family."""
+    total, full = row["n_layer"], row["n_layer_kv_full"] or 0
+    swa, recurrent = row["n_layer_kv_swa"] or 0, row["recurrent"]
+    linear = recurrent["n_linear_layers"] if recurrent else total - full - swa if _hybrid(row) else 0
+    numbers = _dealt(total, {"full": full, "swa": swa, "linear": linear})
+    heads = row["n_head"] or row["n_head_kv"] or 0
+    found = []
+    if numbers["full"]:
+        found.append(_attention(row, tuple(numbers["full"]), heads))
+    if numbers["swa"]:
+        found.append(
+            LayerGroup(
+                AttentionKind.SLIDING, tuple(numbers["swa"]), heads, row["n_head_kv_swa"] or row["n_head_kv"],
+                row["head_dim_k_swa"] or row["head_dim_k"], row["head_dim_v_swa"] or row["head_dim_v"],
+                window=row["n_swa"],
+            )
+        )  # fmt: skip
+    if numbers["linear"] and recurrent:
+        group, state, inner = recurrent["group_count"], recurrent["state_size"], recurrent["inner_size"]
+        conv = (recurrent["conv_kernel"] - 1) * (2 * group * state + inner)
+        found.append(
+            LayerGroup(
+                AttentionKind.RECURRENT,
+                tuple(numbers["linear"]),
+                state=RecurrentState(conv, inner * state, "fp32"),
+            )
+        )
+    return tuple(found)
+
+
+def _hybrid(row: Row) -> bool:
+    return str(row["arch"]).startswith(("qwen35", "qwen3next"))
+
+
+def _attention(row: Row, layers: tuple[int, ...], heads: int) -> LayerGroup:
+    if row["mla_kv_lora_rank"]:
+        width = row["mla_kv_lora_rank"] + (row["mla_n_rot"] or 64)
+        return LayerGroup(AttentionKind.LATENT, layers, heads, 1, width, 0)
+    return LayerGroup(
+        AttentionKind.FULL, layers, heads, row["n_head_kv"] or 0, row["head_dim_k"] or 0, row["head_dim_v"] or 0
+    )
+
+
+def _dealt(total: int, counts: Mapping[str, int]) -> dict[str, list[int]]:
+    """Layer numbers of each kind, spread evenly: the most numerous kind first in every round."""
+    found: dict[str, list[int]] = {name: [] for name in counts}
+    for number in range(total):
+        behind = {name: count * (number + 1) / total - len(found[name]) for name, count in counts.items() if count}
+        best = max(behind, key=lambda name: behind[name], default=None)
+        if best is not None and behind[best] > 0 and len(found[best]) < counts[best]:
+            found[best].append(number)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _entries() -> tuple[tuple[str, Any], ...]:
+    return tuple((_plain(entry.id.partition("/")[2]), entry) for entry in all_entries())
+
+
+def _named(name: str) -> Sequence[ModelSpec]:
+    """Catalogue models whose name begins as the record's does."""
+    wanted = _plain(re.sub(r"\(.*?\)|-(class|like|mtp|qat).*", "", name))
+    found = []
+    for plain, entry in _entries():
+        if plain.startswith(wanted):
+            found.append(_spec(entry.id))
+    return found
+
+
+def _shaped(row: Row) -> Iterator[ModelSpec]:
+    """Catalogue models of the very shape that the record tells, whatever their name."""
+    for _, entry in _entries():
+        inner = entry.config.get("text_config", entry.config)
+        if (inner.get("num_hidden_layers"), inner.get("hidden_size")) != (row["n_layer"], row["n_embd"]):
+            continue
+        if inner.get("vocab_size", entry.config.get("vocab_size")) != row["n_vocab"]:
+            continue
+        spec = _spec(entry.id)
+        if _agree(spec, row):
+            yield spec
+
+
+@lru_cache(maxsize=256)
+def _spec(name: str) -> ModelSpec:
+    entry = next(entry for _, entry in _entries() if entry.id == name)
+    return read_model_config(entry.config, name=entry.id, source="catalogue")
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9.]", "", name.lower())
+
+
+def measured_cache(row: Row) -> float | None:
+    """Keys, values and recurrent state as printed, in bytes."""
+    found = row["measured"]
+    parts = [found["kv_total_mib"], found["rs_total_mib"]]
+    return sum(part or 0 for part in parts) * MIB if any(parts) else None

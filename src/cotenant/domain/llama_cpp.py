@@ -1,0 +1,32 @@
+"""What llama-server is told beyond what all engines share, in its own words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaCppOptions:
+    """llama-server's own options; None means its default for its build.
+
+    `n_ctx` is the context of all slots together. `n_gpu_layers` counts the output layer as one more than the
+    model's layers. `flash_attn` None is ``auto``. `tensor_split` are shares of the layers, one a GPU. `n_cpu_moe`
+    keeps the experts of so many layers in host memory. `n_rs_seq` are states kept to roll drafts back.
+    """
+
+    n_ctx: int | None = None
+    n_parallel: int | None = None
+    n_batch: int | None = None
+    n_ubatch: int | None = None
+    n_gpu_layers: int | None = None
+    flash_attn: bool | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+    kv_unified: bool | None = None
+    swa_full: bool = False
+    kv_offload: bool = True
+    tensor_split: tuple[float, ...] = ()
+    n_cpu_moe: int = 0
+    n_rs_seq: int = 0
+    mmproj_bytes: int = 0
+    draft_bytes: int = 0

@@ -1,0 +1,160 @@
+"""From a model's tensors and resolved options to every buffer that llama.cpp allocates, by device.
+
+weights  by layer (placement.py); the embedding with the host, a tied output layer on a GPU once more
+cache    by layer; --no-kv-offload keeps it with the host; recurrent states likewise
+compute  graph by graph (reserve.py); the output buffer lies in host memory
+runtime  what no buffer line shows: the device's context and the backend's libraries
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import HostMemory, Term
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import AttentionKind, ModelSpec, Role
+from cotenant.engines.llama_cpp.builds import BuildRules
+from cotenant.engines.llama_cpp.cache import cells, layer_bytes, state_bytes, token_bytes
+from cotenant.engines.llama_cpp.placement import HOST, Placement, place
+from cotenant.engines.llama_cpp.reserve import copies, gpu_compute, host_compute, output_bytes, reservation
+from cotenant.engines.rules import Allocation, DeviceBuffers, TensorBytes
+from cotenant.units import MIB
+
+# CUDA context, cuBLAS and kernel images: "unaccounted" in the memory breakdown that llama.cpp prints at exit,
+# 250 to 750 MiB a device over cards and driver versions.
+_UNACCOUNTED = Interval(250 * MIB, 450 * MIB, 750 * MIB)
+_MATRICES = (Role.EMBEDDING, Role.HEAD)
+
+
+def allocation(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    tensors: Sequence[TensorBytes],
+    *,
+    build: BuildRules,
+) -> Allocation:
+    """Every buffer of one server, from resolved settings."""
+    options = settings.llama_cpp or LlamaCppOptions()
+    gpus = settings.pipeline_parallel_size
+    placement = place(model.num_layers, options.n_gpu_layers or 0, gpus, options.tensor_split)
+    weights = _weights(model, options, placement, tensors)
+    caches = _caches(model, options, build, placement)
+    head = round(_head_bytes(tensors))
+    devices = tuple(
+        DeviceBuffers(
+            weights=Term(_about(weights.get(n, 0), model), _weights_why(placement, n, model)),
+            kv_cache=Term(Interval.exact(caches.get(n, 0)), _cache_why(model, options, build, placement, n)),
+            compute=_compute(model, options, build, placement, n, head),
+            runtime=Term(_UNACCOUNTED, "device context, libraries"),
+        )
+        for n in range(gpus)
+    )
+    host = HostMemory(
+        weights=weights.get(HOST, 0),
+        kv_cache=caches.get(HOST, 0),
+        compute=host_compute(model, options, build, placement) + output_bytes(model, options),
+    )
+    slots = options.n_parallel or 1
+    each = token_bytes(model, options, build)
+    size = cells(model, options, build)
+    total = size.full * size.streams
+    fixed = (sum(layer_bytes(model, options, build)) - each * total) / slots + sum(
+        state_bytes(model, options)
+    ) / slots
+    longest = total if options.kv_unified else size.full
+    return Allocation(
+        devices, host, round(each), round(fixed), round(each * longest + fixed), total,
+        _notes(model, options, build, placement),
+    )  # fmt: skip
+
+
+def _weights(
+    model: ModelSpec, options: LlamaCppOptions, placement: Placement, tensors: Sequence[TensorBytes]
+) -> dict[int, int]:
+    found: dict[int, float] = {}
+    embedding = sum(part.bytes for part in tensors if part.role is Role.EMBEDDING and not part.tied)
+    for part in tensors:
+        if part.layers:
+            for layer in part.layers:
+                stays = part.role is Role.EXPERT and layer < options.n_cpu_moe
+                where = HOST if stays else placement.layers[layer]
+                found[where] = found.get(where, 0.0) + part.bytes
+        elif part.role is Role.EMBEDDING:
+            found[HOST] = found.get(HOST, 0.0) + part.bytes
+        elif part.tied and part.role is Role.HEAD:
+            if placement.output != HOST:  # a second copy; on the host it is the embedding itself
+                found[placement.output] = found.get(placement.output, 0.0) + embedding
+        else:
+            found[placement.output] = found.get(placement.output, 0.0) + part.bytes
+    if options.mmproj_bytes or options.draft_bytes:
+        first = 0 if placement.output != HOST or any(layer != HOST for layer in placement.layers) else HOST
+        found[first] = found.get(first, 0.0) + options.mmproj_bytes + options.draft_bytes
+    return {device: round(size) for device, size in found.items()}
+
+
+def _head_bytes(tensors: Sequence[TensorBytes]) -> float:
+    own = sum(part.bytes for part in tensors if part.role is Role.HEAD and not part.tied)
+    return own or sum(part.bytes for part in tensors if part.role is Role.EMBEDDING)
+
+
+def _caches(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> dict[int, int]:
+    found: dict[int, int] = {}
+    per_layer = zip(layer_bytes(model, options, build), state_bytes(model, options), strict=True)
+    for layer, (cache, state) in enumerate(per_layer):
+        where = placement.layers[layer] if options.kv_offload else HOST
+        found[where] = found.get(where, 0) + cache + state
+    return found
+
+
+def _compute(
+    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int
+) -> Term:
+    size = gpu_compute(model, options, build, placement, gpu, head_bytes=head)
+    reserve = reservation(model, options, build)
+    why = f"graph of {reserve.tokens:,} tokens over {reserve.cells:,} cells, {reserve.outputs:,} rows of logits"
+    if copies(placement) > 1:
+        why += f", inputs {copies(placement)} times"
+    loose = any(group.kind in (AttentionKind.RECURRENT, AttentionKind.LATENT) for group in model.layer_groups)
+    below, above = (75, 140) if loose or not placement.whole else (97, 110)
+    return Term(Interval(size * below // 100, size, size * above // 100 + MIB), why)
+
+
+def _about(size: int, model: ModelSpec) -> Interval:
+    """Exact where the file's header was read; else a mix's averages, to about 2 %."""
+    share = 2 if model.stored_bytes is not None else 20
+    return Interval(size - size * share // 1000, size, size + size * share // 1000)
+
+
+def _weights_why(placement: Placement, gpu: int, model: ModelSpec) -> str:
+    layers = len(placement.on(gpu))
+    output = " and the output layer" if placement.output == gpu else ""
+    return f"{layers} of {model.num_layers} layers{output}"
+
+
+def _cache_why(
+    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int
+) -> str:
+    if not options.kv_offload:
+        return "kept in host memory"
+    size = cells(model, options, build)
+    types = options.type_k if options.type_k == options.type_v else f"K {options.type_k}, V {options.type_v}"
+    window = f", {size.window:,} in sliding layers" if size.window != size.full else ""
+    shared = "shared by" if options.kv_unified else "for each of"
+    slots = f" {shared} {options.n_parallel} slots" if options.n_parallel != 1 else ""
+    return f"{size.full:,} cells{slots}{window}, {types}"
+
+
+def _notes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> tuple[str, ...]:
+    found = list(build.notes)
+    kept = len(placement.on(HOST))
+    if kept:
+        found.append(f"{kept} of {model.num_layers} layers are computed from host memory: slower than the GPU")
+    if options.swa_full and any(group.window for group in model.layer_groups):
+        found.append("sliding layers keep the whole context (full-size sliding caches)")
+    if options.n_cpu_moe:
+        found.append("experts in host memory: what no buffer line shows has run up to 2.4 GiB a device")
+    return tuple(found)

@@ -1,0 +1,205 @@
+"""llama.cpp's server by build: its defaults, what it refuses, and how it is told.
+
+It has no share of the card: it allocates what its options ask for and leaves the rest alone, so its budget is all
+that others leave. Read from ggml-org/llama.cpp: common/common.h and common/arg.cpp (defaults and flags),
+tools/server/server.cpp (slots), src/llama-context.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter
+from cotenant.engines.llama_cpp.buffers import allocation
+from cotenant.engines.llama_cpp.builds import NEWEST, OLDEST, BuildRules, build_rules
+from cotenant.engines.llama_cpp.cache import TYPES, cells
+from cotenant.engines.rules import (
+    CacheRules,
+    Capacity,
+    ExpertPadding,
+    MemoryRules,
+    ProfileRules,
+    RuntimeRules,
+)
+from cotenant.errors import UnsupportedError
+
+# No profile run, no pool, no graphs before the first request: the general formulas are not asked.
+_NO_PROFILE = ProfileRules(logit_bytes=4.0, logit_bytes_low=4.0, logit_bytes_small=4.0, compiled=False)
+_NO_RUNTIME = RuntimeRules(
+    context_in_budget=True, communicators_in_budget=True, graphs_in_budget=True, others_in_budget=False,
+    start_check=False, graph_modes=1, largest_graph=0,
+)  # fmt: skip
+_ALL_LAYERS = 999
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaCpp:
+    """The rules of llama-server."""
+
+    name: str = "llama.cpp"
+    title: str = "llama.cpp"
+    aliases: tuple[str, ...] = ("llama-server", "llamacpp", "llama-cpp")
+    newest: Version = NEWEST
+    oldest: Version = OLDEST
+
+    def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
+        """Memory rules of a build; the same object for the same build."""
+        return _rules(build_rules(version))
+
+    def profile(self, model: ModelSpec, version: Version, gpu: GpuSpec | None = None) -> ProfileRules:
+        """There is no profile run: the graph itself is reserved for."""
+        return _NO_PROFILE
+
+    def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
+        """Matrices stay as the file holds them."""
+        return None
+
+    def resolve(
+        self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
+    ) -> EngineSettings:
+        """Defaults of llama-server of that build. Raises UnsupportedError where it refuses."""
+        return resolved(model, settings, build_rules(version))
+
+    def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
+        """All of the card; what others hold is taken off by who knows it."""
+        return capacity
+
+    def arguments(
+        self,
+        settings: EngineSettings,
+        *,
+        version: Version,
+        model_path: str,
+        port: int | None = None,
+        quantization: str = "",
+        served_name: str = "",
+        adapters: Sequence[Adapter] = (),
+    ) -> tuple[str, ...]:
+        """``llama-server -m FILE.gguf -ngl 99 -c ... -np ...``; a hub id is given with -hf."""
+        build = build_rules(version)
+        source = ("-m", model_path) if model_path.endswith(".gguf") else ("-hf", model_path)
+        argv = ["llama-server", *source]
+        if served_name:
+            argv += ["--alias", served_name]
+        if port is not None:
+            argv += ["--port", str(port)]
+        argv += _flags(settings, build)
+        for adapter in adapters:
+            argv += ["--lora", adapter.source or adapter.name]
+        return tuple(argv)
+
+
+LLAMA_CPP = LlamaCpp()
+
+
+@lru_cache(maxsize=256)
+def _rules(build: BuildRules) -> MemoryRules:
+    return MemoryRules(
+        capacity=Capacity.CUDA,
+        cache=CacheRules(block_size=1, latent_block_size=1, hybrid=build.windows, state_alignment=1),
+        profile=_NO_PROFILE,
+        runtime=_NO_RUNTIME,
+        has_cache_bytes=False,
+        adapters_on_vocabulary=False,
+        allocate=partial(allocation, build=build),
+    )
+
+
+def resolved(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> EngineSettings:
+    """Every default filled in: `max_model_len` is what one slot may use, `n_ctx` what all slots share."""
+    asked = settings.llama_cpp or LlamaCppOptions()
+    _refuse(settings)
+    named = asked.n_parallel or settings.max_num_seqs
+    slots = named or build.auto_slots
+    unified = asked.kv_unified
+    if unified is None:  # -np auto shares one cache; told a number, each slot gets its part
+        unified = (named is None and build.auto_slots > 1) or not build.streams
+    length = settings.max_model_len or model.max_model_len
+    total = asked.n_ctx or (length * slots if settings.max_model_len and named else length)
+    cache_type = _cache_type(settings.kv_cache_dtype)
+    options = replace(
+        asked,
+        n_ctx=total,
+        n_parallel=slots,
+        n_batch=asked.n_batch or 2048,
+        n_ubatch=asked.n_ubatch or settings.max_num_batched_tokens or build.micro_batch,
+        n_gpu_layers=_ALL_LAYERS if asked.n_gpu_layers is None else asked.n_gpu_layers,
+        kv_unified=unified,
+        type_k=cache_type or asked.type_k,
+        type_v=cache_type or asked.type_v,
+    )
+    options = replace(options, flash_attn=_flash(model, options, build))
+    size = cells(model, options, build)
+    options = replace(options, n_ctx=size.full * size.streams)
+    return replace(
+        settings,
+        max_model_len=min(size.full, model.max_model_len),
+        max_num_seqs=slots,
+        max_num_batched_tokens=min(options.n_ubatch or 1, options.n_ctx or 1),
+        pipeline_parallel_size=max(settings.pipeline_parallel_size, settings.tensor_parallel_size),
+        tensor_parallel_size=1,
+        llama_cpp=options,
+    )
+
+
+def _flash(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> bool:
+    """``auto`` is on where the backend has a kernel for the heads: all that CUDA serves but a few odd widths."""
+    if options.flash_attn is None:
+        return build.flash_auto
+    if not options.flash_attn and options.type_v not in ("f32", "f16", "bf16"):
+        raise UnsupportedError(
+            f"llama.cpp refuses a V cache of {options.type_v} without flash attention", hint="-fa on"
+        )
+    return options.flash_attn
+
+
+def _cache_type(dtype: str) -> str:
+    """A common name of a cache type as llama.cpp's own; "" where the options decide."""
+    name = {"float16": "f16", "fp16": "f16", "bfloat16": "bf16", "auto": ""}.get(dtype, dtype)
+    if name and name not in TYPES:
+        raise UnsupportedError(f"llama.cpp has no cache type {dtype}", hint=f"one of {', '.join(TYPES)}")
+    return name
+
+
+def _refuse(settings: EngineSettings) -> None:
+    if settings.gpu_memory_utilization is not None or settings.kv_cache_memory_bytes is not None:
+        raise UnsupportedError(
+            "llama.cpp takes no share of the card: it allocates what its options ask for",
+            hint="set the context with -c and the slots with -np",
+        )
+    for name in ("block_size",):
+        if getattr(settings, name) is not None:
+            raise UnsupportedError(f"llama.cpp has no {name}: its cache is not paged")
+
+
+def _flags(settings: EngineSettings, build: BuildRules) -> list[str]:
+    """Flags in a fixed order; what is the build's own default is left out."""
+    options = settings.llama_cpp or LlamaCppOptions()
+    valued: tuple[tuple[str, object], ...] = (
+        ("-ngl", options.n_gpu_layers),
+        ("-c", options.n_ctx),
+        ("-np", options.n_parallel),
+        ("-b", options.n_batch if options.n_batch not in (None, 2048) else None),
+        ("-ub", options.n_ubatch if options.n_ubatch != build.micro_batch else None),
+        ("-ctk", options.type_k if options.type_k != "f16" else None),
+        ("-ctv", options.type_v if options.type_v != "f16" else None),
+        ("-ts", ",".join(f"{share:g}" for share in options.tensor_split) or None),
+        ("--n-cpu-moe", options.n_cpu_moe or None),
+    )
+    argv = [part for name, value in valued if value is not None for part in (name, str(value))]
+    if options.flash_attn is not None and build.flash_auto:
+        argv += ["-fa", "on" if options.flash_attn else "off"]
+    elif options.flash_attn:
+        argv += ["-fa"]
+    argv += ["--kv-unified"] if options.kv_unified and build.streams else []
+    argv += ["--swa-full"] if options.swa_full else []
+    argv += [] if options.kv_offload else ["--no-kv-offload"]
+    argv += ["-fit", "off"] if build.fits_itself else []
+    return argv

@@ -1,0 +1,92 @@
+"""Compute buffers by device for resolved options: what is reserved for, and who computes which part."""
+
+from __future__ import annotations
+
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import AttentionKind, ModelSpec
+from cotenant.engines.llama_cpp.builds import BuildRules
+from cotenant.engines.llama_cpp.cache import cells
+from cotenant.engines.llama_cpp.compute import Part, Reserve, compute_bytes, host_bytes
+from cotenant.engines.llama_cpp.placement import HOST, Placement
+from cotenant.engines.llama_cpp.shape import GraphShape, graph_shape
+
+PIPELINE_COPIES = 4  # GGML_SCHED_MAX_COPIES
+_OFFLOAD_ROWS = 32  # from so many rows on, an operation on host weights is computed by the GPU
+
+
+def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> Reserve:
+    """The worst case that a build reserves for. Embedding servers take a row of output a token."""
+    size = cells(model, options, build)
+    slots = options.n_parallel or 1
+    micro = min(options.n_ubatch or build.micro_batch, options.n_batch or 2048)
+    tokens = min(size.full * size.streams, micro)
+    tokens = -(-tokens // slots) * slots
+    outputs = min(tokens, slots * (1 + options.n_rs_seq)) if build.capped_outputs else tokens
+    flash = bool(options.flash_attn)
+    recurrent = any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups)
+    return Reserve(
+        tokens=tokens,
+        outputs=tokens if model.encoder_only else outputs,
+        sequences=slots,
+        streams=size.streams,
+        cells=size.full,
+        window_cells=size.window,
+        flash=flash,
+        mask_bytes=2 if flash and build.half_mask else 4,
+        vectors=build.vectors,
+        row_stores=build.row_stores,
+        fused_recurrence=build.fused_recurrence,
+        glu=build.glu,
+        late_outputs=build.late_outputs and recurrent,
+    )
+
+
+def gpu_compute(
+    model: ModelSpec,
+    options: LlamaCppOptions,
+    build: BuildRules,
+    placement: Placement,
+    gpu: int,
+    *,
+    head_bytes: int,
+) -> int:
+    """One GPU's compute buffer. Where layers stay with the host the first GPU computes large batches for them
+    too, on copies of their weights; `head_bytes` are those of an output layer that stayed there."""
+    shape, reserve = graph_shape(model), reservation(model, options, build)
+    own = placement.on(gpu)
+    if gpu == 0:
+        own = tuple(sorted((*placement.on(HOST), *own)))
+    if not own and placement.output != gpu:
+        return 0
+    head_moves = placement.output == HOST and gpu == 0 and reserve.outputs >= _OFFLOAD_ROWS
+    part = Part(
+        tuple(shape.layers[layer] for layer in own),
+        first=not own or own[0] == 0,
+        last=placement.output == gpu or head_moves,
+        head_copy_bytes=head_bytes if head_moves else 0,
+    )
+    return compute_bytes(shape, reserve, part, copies=copies(placement))
+
+
+def host_compute(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> int:
+    """The host's compute buffer: of the whole graph without GPUs, else of what stays there."""
+    shape, reserve = graph_shape(model), reservation(model, options, build)
+    if all(layer == HOST for layer in placement.layers):
+        return compute_bytes(shape, reserve, Part(shape.layers, True, True, host=True), alignment=32)
+    alone = placement.output == HOST and reserve.outputs < _OFFLOAD_ROWS
+    return host_bytes(shape, reserve, copies=copies(placement), output_on_host=alone)
+
+
+def output_bytes(model: ModelSpec, options: LlamaCppOptions) -> int:
+    """The output buffer: a row of logits a slot, in host memory, and its ids."""
+    return (options.n_parallel or 1) * model.vocab_size * 4
+
+
+def copies(placement: Placement) -> int:
+    """Copies of every input: several GPUs work as a pipeline when nothing stayed with the host."""
+    return PIPELINE_COPIES if placement.whole and len({*placement.layers, placement.output}) > 1 else 1
+
+
+def shape_of(model: ModelSpec) -> GraphShape:
+    """The shape that the buffers follow from."""
+    return graph_shape(model)

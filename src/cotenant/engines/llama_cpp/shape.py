@@ -1,0 +1,169 @@
+"""What llama.cpp's graph of a model depends on, read off its ModelSpec, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Mixer:
+    """How one layer mixes tokens. Heads and widths in elements; `queries` is the query projection's output
+    (twice the heads where it carries a gate); `channels` and `inner` belong to a recurrent mixer."""
+
+    kind: AttentionKind
+    heads: int = 0
+    kv_heads: int = 0
+    key_width: int = 0
+    value_width: int = 0
+    queries: int = 0
+    normed: bool = False
+    biased: bool = False
+    index_width: int = 0
+    channels: int = 0
+    kernel: int = 0
+    inner: int = 0
+    state: int = 0
+    low_rank: int = 0  # MLA: width of the compressed query; 0 = projected at once
+    up_width: int = 0  # MLA: a head's value width after decompression
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForward:
+    """How one layer transforms a token: a dense part, experts, or experts and a shared one."""
+
+    inner: int = 0
+    gated: bool = True
+    experts: int = 0
+    used: int = 0
+    expert_inner: int = 0
+    grouped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """One layer: `norms` is how many norms stand around its two halves (2, or 4 with norms behind them)."""
+
+    mixer: Mixer
+    forward: FeedForward
+    norms: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GraphShape:
+    """A whole model. `per_layer_width` is that of embeddings fed to every layer (Gemma 3n and 4)."""
+
+    hidden: int
+    vocab: int
+    layers: tuple[LayerShape, ...]
+    per_layer_width: int = 0
+    scaled: bool = False  # embeddings are scaled before the first layer
+    encoder: bool = False
+
+
+_QUERY = ("q_proj", "attn_q")
+_QUERY_NORM = ("q_norm", "attn_q_norm")
+_GATE = ("gate_proj", "ffn_gate", "ffn_gate_shexp")
+_UP = ("up_proj", "ffn_up", "fc1", "ffn_up_shexp")
+_EXPERT = ("up_proj", "ffn_up_exps", "ffn_gate_up_exps")
+_CONV = ("conv1d", "ssm_conv1d")
+_STATE_OUT = ("out_proj", "ssm_out")
+_LOW_RANK = ("q_a_proj", "attn_q_a")
+_GROUPED = ("deepseek", "kimi", "glm")  # experts chosen group by group where the router has groups
+
+
+def graph_shape(model: ModelSpec) -> GraphShape:
+    """The shape of the model's graph; a part that the spec does not tell is left out (width 0)."""
+    by_layer = _by_layer(model)
+    layers = []
+    groups = {layer: group for group in model.layer_groups for layer in group.layers}
+    for number in range(model.num_layers):
+        parts = by_layer.get(number, [])
+        layers.append(LayerShape(_mixer(model, groups.get(number), parts), _forward(model, parts), _norms(parts)))
+    family = model.family.lower()
+    return GraphShape(
+        hidden=model.hidden_size,
+        vocab=model.vocab_size,
+        layers=tuple(layers),
+        per_layer_width=_per_layer(model),
+        scaled="gemma" in family,
+        encoder=model.encoder_only,
+    )
+
+
+def _by_layer(model: ModelSpec) -> dict[int, list[ParameterGroup]]:
+    found: dict[int, list[ParameterGroup]] = {}
+    for part in model.parameters:
+        if not part.draft:
+            for layer in part.layers:
+                found.setdefault(layer, []).append(part)
+    return found
+
+
+def _named(
+    parts: list[ParameterGroup], names: tuple[str, ...], role: Role | None = None
+) -> Iterator[ParameterGroup]:
+    return (
+        part for part in parts if part.name.rpartition(".")[2] in names and (role is None or part.role is role)
+    )
+
+
+def _rows(parts: list[ParameterGroup], names: tuple[str, ...], role: Role | None = None) -> int:
+    return sum(part.shape[-2] for part in _named(parts, names, role) if len(part.shape) > 1)
+
+
+def _mixer(model: ModelSpec, group: LayerGroup | None, parts: list[ParameterGroup]) -> Mixer:
+    if group is None:
+        return Mixer(AttentionKind.NONE)
+    if group.kind is AttentionKind.RECURRENT:
+        conv = next((part.shape for part in _named(parts, _CONV) if len(part.shape) > 1), None)
+        out = next((part.shape for part in _named(parts, _STATE_OUT)), None)
+        state, kernel, channels = group.state, 4, 0
+        if conv is not None:
+            kernel, channels = min(conv[0], conv[-1]), max(conv)
+        elif state is not None:
+            channels = state.conv_elements // (kernel - 1)
+        inner = out[-1] if out else 0
+        return Mixer(
+            group.kind, channels=channels, kernel=kernel, inner=inner, state=state.state_elements if state else 0
+        )
+    up = next((part for part in parts if part.name.rpartition(".")[2] in ("o_proj", "attn_output")), None)
+    return Mixer(
+        group.kind, group.query_heads, group.kv_heads, group.key_width, group.value_width,
+        queries=_rows(parts, _QUERY) or group.query_heads * group.key_width,
+        normed=any(True for _ in _named(parts, _QUERY_NORM)),
+        biased=any(part.name.endswith(("q_proj.bias", "attn_q.bias")) for part in parts),
+        index_width=group.index_width,
+        low_rank=_rows(parts, _LOW_RANK),
+        up_width=up.shape[-1] // group.query_heads if up is not None and group.query_heads else 0,
+    )  # fmt: skip
+
+
+def _forward(model: ModelSpec, parts: list[ParameterGroup]) -> FeedForward:
+    dense = _rows(parts, _UP, Role.MLP)
+    experts = next((part for part in _named(parts, _EXPERT, Role.EXPERT)), None)
+    if not parts and model.intermediate_size:
+        dense = model.intermediate_size
+    return FeedForward(
+        inner=dense,
+        gated=bool(_rows(parts, _GATE, Role.MLP)) or not parts,
+        experts=model.num_experts if experts is not None else 0,
+        used=model.experts_per_token,
+        expert_inner=experts.shape[-2] if experts is not None else 0,
+        grouped=any(mark in model.family.lower() for mark in _GROUPED),
+    )
+
+
+def _norms(parts: list[ParameterGroup]) -> int:
+    """Norms as wide as the model; a config's reader counts them in one group, a GGUF header one by one."""
+    wide = [part for part in parts if part.role is Role.NORM and "q_" not in part.name and "k_" not in part.name]
+    return 4 if sum(part.copies for part in wide) >= 4 else 2
+
+
+def _per_layer(model: ModelSpec) -> int:
+    for part in model.parameters:
+        if part.name.rpartition(".")[2] in ("embed_tokens_per_layer", "per_layer_token_embd"):
+            return part.shape[-1]
+    return 0

@@ -1,0 +1,212 @@
+"""Ollama by version: llama.cpp in its runner, told by a Modelfile and by the environment.
+
+    context   num_ctx for each of OLLAMA_NUM_PARALLEL slots: n_ctx is their product
+    cache     OLLAMA_KV_CACHE_TYPE for K and V alike; sliding layers keep the whole context, because the runner
+              takes the library's own defaults (swa_full on) and not those of llama-server
+    compute   a row of logits for every token of a batch: the runner sets no cap
+    offload   num_gpu layers; without it as many as Ollama's own estimate says fit
+
+Read from ollama/ollama: llama/llama.go (NewContextParams), envconfig/config.go, docs/context-length.mdx. Models
+that its own engine runs (Go) have other graphs: their compute buffer is known only roughly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter
+from cotenant.engines.llama_cpp.buffers import allocation
+from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
+from cotenant.engines.llama_cpp.engine import LLAMA_CPP, resolved
+from cotenant.engines.llama_cpp.options import cache_type, read_words, switch, whole
+from cotenant.engines.rules import Allocation, ExpertPadding, MemoryRules, ProfileRules, TensorBytes
+from cotenant.errors import UnsupportedError
+from cotenant.units import GIB
+
+NEWEST = Version((0, 20, 2), "0.20.2")
+OLDEST = Version((0, 1, 30), "0.1.30")
+
+# Ollama release -> llama.cpp build that it carries, to within some hundreds (llama/README of each release).
+_BUILDS = (
+    ((0, 1, 30), 2500), ((0, 2), 3300), ((0, 4), 4000), ((0, 5), 4400), ((0, 6), 5000), ((0, 8), 5450),
+    ((0, 10), 5900), ((0, 12), 6500), ((0, 13), 7000), ((0, 14), 7437),
+)  # fmt: skip
+_ONE_SLOT = (0, 10)  # before it, four slots where they fitted
+_CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6), (0, 16)
+_FLASH_DEFAULT = (0, 13)
+# Families that Ollama's own engine runs (model/models/*): another graph and another cache of windows.
+_OWN_ENGINE = ("gemma3", "gemma4", "gpt_oss", "gptoss", "mistral3", "llama4", "qwen25vl", "qwen3vl", "mllama")
+
+WORDS = {
+    "num_ctx": ("n_ctx", whole(1, 2**31)),
+    "num_gpu": ("n_gpu_layers", whole(0, 100_000)),
+    "num_batch": ("n_ubatch", whole(1, 2**31)),
+    "OLLAMA_NUM_PARALLEL": ("n_parallel", whole(1, 256)),
+    "OLLAMA_CONTEXT_LENGTH": ("n_ctx", whole(1, 2**31)),
+    "OLLAMA_KV_CACHE_TYPE": ("type_k", cache_type),
+    "OLLAMA_FLASH_ATTENTION": ("flash_attn", switch),
+}
+_CACHE_TYPES = ("f16", "q8_0", "q4_0")
+
+
+def options_from(words: Mapping[str, Any]) -> LlamaCppOptions:
+    """Modelfile parameters and environment variables. `n_ctx` holds num_ctx, of one slot, until `resolve`."""
+    found = read_words(words, WORDS, {}, "Ollama")
+    return replace(found, type_v=found.type_k)
+
+
+@dataclass(frozen=True, slots=True)
+class Ollama:
+    """The rules of Ollama."""
+
+    name: str = "ollama"
+    title: str = "Ollama"
+    aliases: tuple[str, ...] = ()
+    newest: Version = NEWEST
+    oldest: Version = OLDEST
+
+    def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
+        """Those of the llama.cpp build that the release carries."""
+        return _rules(_release(version))
+
+    def profile(self, model: ModelSpec, version: Version, gpu: GpuSpec | None = None) -> ProfileRules:
+        """There is no profile run."""
+        return LLAMA_CPP.profile(model, version, gpu)
+
+    def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
+        """Matrices stay as the file holds them."""
+        return None
+
+    def resolve(
+        self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
+    ) -> EngineSettings:
+        """Defaults of that release on that card. Raises UnsupportedError where it refuses."""
+        release = _release(version)
+        asked = settings.llama_cpp or LlamaCppOptions()
+        slots = asked.n_parallel or settings.max_num_seqs or (1 if release >= _ONE_SLOT else 4)
+        length = asked.n_ctx or settings.max_model_len or _context(gpu, release)
+        length = min(length, model.max_model_len)
+        flash = release >= _FLASH_DEFAULT if asked.flash_attn is None else asked.flash_attn
+        if asked.type_k not in _CACHE_TYPES:
+            raise UnsupportedError(
+                f"Ollama has no cache type {asked.type_k}",
+                hint=f"OLLAMA_KV_CACHE_TYPE is {', '.join(_CACHE_TYPES)}",
+            )
+        quantised = asked.type_k != "f16" and flash  # without flash attention it falls back to f16
+        type_name = asked.type_k if quantised else "f16"
+        batch = asked.n_ubatch or settings.max_num_batched_tokens or 512
+        options = replace(
+            asked, n_ctx=length * slots, n_parallel=slots, n_ubatch=batch, n_batch=batch * slots, flash_attn=flash,
+            type_k=type_name, type_v=type_name, kv_unified=False, swa_full=True,
+        )  # fmt: skip
+        return resolved(model, replace(settings, max_model_len=None, llama_cpp=options), _build(release))
+
+    def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
+        """All of the card; what others hold is taken off by who knows it."""
+        return capacity
+
+    def arguments(
+        self,
+        settings: EngineSettings,
+        *,
+        version: Version,
+        model_path: str,
+        port: int | None = None,
+        quantization: str = "",
+        served_name: str = "",
+        adapters: Sequence[Adapter] = (),
+    ) -> tuple[str, ...]:
+        """The environment and ``ollama serve``; the model's own parameters are `modelfile`'s."""
+        return (*(f"{name}={value}" for name, value in environment(settings, port).items()), "ollama", "serve")
+
+
+OLLAMA = Ollama()
+
+
+def environment(settings: EngineSettings, port: int | None = None) -> dict[str, str]:
+    """What the server's environment must say, sorted as it is read."""
+    options = settings.llama_cpp or LlamaCppOptions()
+    slots = options.n_parallel or 1
+    found = {
+        "OLLAMA_NUM_PARALLEL": str(slots),
+        "OLLAMA_CONTEXT_LENGTH": str((options.n_ctx or 0) // slots),
+        "OLLAMA_FLASH_ATTENTION": "1" if options.flash_attn else "0",
+    }
+    if options.type_k != "f16":
+        found["OLLAMA_KV_CACHE_TYPE"] = options.type_k
+    if port is not None:
+        found["OLLAMA_HOST"] = f"127.0.0.1:{port}"
+    return found
+
+
+def modelfile(settings: EngineSettings, model_path: str, adapters: Sequence[Adapter] = ()) -> str:
+    """The Modelfile that creates the model with these parameters."""
+    options = settings.llama_cpp or LlamaCppOptions()
+    slots = options.n_parallel or 1
+    lines = [
+        f"FROM {model_path}",
+        *(f"ADAPTER {adapter.source or adapter.name}" for adapter in adapters),
+        f"PARAMETER num_ctx {(options.n_ctx or 0) // slots}",
+        f"PARAMETER num_batch {options.n_ubatch}",
+        f"PARAMETER num_gpu {options.n_gpu_layers}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _release(version: Version) -> tuple[int, ...]:
+    return (*version.parts, 0, 0, 0)[:3]
+
+
+def _context(gpu: GpuSpec, release: tuple[int, ...]) -> int:
+    """The default context: 2,048, then 4,096, then by the card (docs/context-length.mdx)."""
+    if release < _CONTEXT_4096:
+        return 2048
+    if release < _CONTEXT_BY_VRAM or gpu.driver_bytes.value < 23 * GIB:
+        return 4096
+    return 32768 if gpu.driver_bytes.value < 47 * GIB else 262144
+
+
+@lru_cache(maxsize=128)
+def _build(release: tuple[int, ...]) -> BuildRules:
+    number = max((build for since, build in _BUILDS if release >= since), default=_BUILDS[0][1])
+    return replace(build_rules(Version((number,))), capped_outputs=False, auto_slots=1, fits_itself=False)
+
+
+@lru_cache(maxsize=128)
+def _rules(release: tuple[int, ...]) -> MemoryRules:
+    build = _build(release)
+
+    def allocate(
+        model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
+    ) -> Allocation:
+        return _doubted(model, allocation(model, gpu, settings, tensors, build=build))
+
+    return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=allocate)
+
+
+def _doubted(model: ModelSpec, found: Allocation) -> Allocation:
+    """Wider where Ollama's own engine runs the family: its graph keeps less, its windows are smaller."""
+    if not any(mark in f"{model.family} {model.architecture}".lower().replace("-", "_") for mark in _OWN_ENGINE):
+        return found
+    devices = tuple(
+        replace(
+            part,
+            compute=replace(part.compute, bytes=_from(part.compute.bytes, 0.25)),
+            kv_cache=replace(part.kv_cache, bytes=_from(part.kv_cache.bytes, 0.15)),
+        )
+        for part in found.devices
+    )
+    note = "Ollama's own engine may run this family: its graph and its sliding windows can take less"
+    return replace(found, devices=devices, notes=(*found.notes, note))
+
+
+def _from(size: Interval, share: float) -> Interval:
+    return Interval(int(size.low * share), size.value, size.high)
