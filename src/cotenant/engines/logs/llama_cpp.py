@@ -40,7 +40,10 @@ LLAMA_CPP = EngineLog(
         LogLine("loading model '", r"loading model '(?P<model>[^']{1,300})'"),
         LogLine("general.name", r"general\.name\s+str\s+= (?P<model>.{1,120}?)\s*$"),
         LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
-        LogLine("using device ", r"using device (?P<device_used>\w+) \((?P<gpu>[^)]{1,80})\)"),
+        LogLine(
+            "using device ",
+            r"using device (?P<device>\w+) \((?P<gpu>[^)]{1,80})\)(?:.*?- (?P<device_free_mib><N>) MiB free)?",
+        ),
         LogLine(
             "offloaded ",
             r"offloaded (?P<layers_on_gpu>\d+)/(?P<layers_all>\d+) layers to GPU",
@@ -102,6 +105,8 @@ LLAMA_CPP = EngineLog(
             failure="out_of_memory",
         ),
         LogLine("unable to allocate", r"unable to allocate (?P<oom_device>\w+) buffer", failure="out_of_memory"),
+        # What people report of a run in one line.
+        LogLine("REPORTED", r"(?:held (?P<device_used_mib><N>) MiB.*?)?\bKV (?P<kv_cache_mib><N>) MiB"),
         LogLine("server is listening", ready=True),
         LogLine("all slots are idle", ready=True),
     ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cotenant.engines.logs.line import EngineLog, LogLine
 
-_SIZE = r"\\?\"?(?P<{0}><N>) (?P<{0}_unit>[KMGT]?i?B)"
+_SIZE = r"\\?\"?\[?(?P<{0}><N>) (?P<{0}_unit>[KMGT]?i?B)"
 
 
 def _size(name: str) -> str:
@@ -21,7 +21,8 @@ def _sized(what: str, name: str) -> LogLine:
 
 
 _ESTIMATES = (
-    "memory.required.full", "memory.required.partial", "memory.required.kv", "memory.weights.total",
+    "memory.required.full", "memory.required.partial", "memory.required.kv",
+    "memory.required.allocations", "memory.weights.total",
     "memory.weights.repeating", "memory.weights.nonrepeating", "memory.graph.full", "memory.graph.partial",
     "projector.weights", "projector.graph",
 )  # fmt: skip
@@ -64,6 +65,7 @@ OLLAMA = EngineLog(
         _sized("kv cache", "ollama_kv_buffer_mib"),
         _sized("compute graph", "ollama_compute_buffer_mib"),
         LogLine("total memory", rf"total memory\\?\"? size={_size('ollama_total_gib')}", ready=True),
+        LogLine("architecture=", r"architecture=\w+.*? name=\\?\"(?P<model>[^\"\\]{1,120})"),
         LogLine(
             "model requires more system memory",
             rf"system memory \({_size('asked')}\) than is available \({_size('oom_free')}\)",

@@ -31,6 +31,7 @@ TGI = EngineLog(
     signs=("text_generation_server", "text_generation_router", "text_generation_launcher", "text-generation-"),
     lines=(
         LogLine("Args {", keys=_KEYS, starts=True),
+        LogLine("model_id: ", keys=_KEYS),
         LogLine("text-generation-launcher ", flags=_KEYS),
         LogLine("Docker label:", r"Docker label: (?P<engine_version>[\w.-]+)"),
         LogLine("warmup{", keys=_KEYS),

@@ -128,7 +128,7 @@ VLLM = EngineLog(
             "kv cache memory in use is",
             r"kv cache memory in use is (?P<available_kv_gib><N>) (?P<available_kv_gib_unit>GiB|bytes)",
         ),
-        LogLine("Setting attention block size", r"attention block size to (?P<block_size><N>) tokens"),
+        LogLine("Setting attention block size", r"attention block size to (?P<attention_block_tokens><N>) tokens"),
         LogLine("Padding mamba page size", r"Padding mamba page size by (?P<page_padding_percent><N>)%"),
         LogLine(
             "available KV cache memory (",
@@ -157,6 +157,18 @@ VLLM = EngineLog(
             failure="others_changed_memory",
         ),
         LogLine("CUDA out of memory occurred when warming up", failure="out_of_memory_warming_up"),
+        # The same terms as people tabulate them.
+        LogLine(
+            "weights + non-torch)",
+            r"non-torch\)\s*\|\s*(?P<consumed_weights_plus_nontorch_gib><N>)(?: GiB)?\s*(?:\||$)",
+        ),
+        LogLine("peak activation |", r"activation\s*\|\s*(?P<activation_peak_gib><N>)"),
+        LogLine("CUDAGraph |", r"CUDAGraph\s*\|\s*(?P<cudagraph_gib><N>)"),
+        LogLine(
+            "weights+non-torch",
+            r"weights\+non-torch (?P<consumed_weights_plus_nontorch_gib><N>) GiB, activation peak "
+            r"(?P<activation_peak_gib><N>) GiB, KV (?P<available_kv_gib><N>) GiB",
+        ),
         LogLine("Chunked prefill is enabled", keys=_KEYS),
         LogLine("Application startup complete", ready=True),
         LogLine("init engine (profile, create kv cache", ready=True),

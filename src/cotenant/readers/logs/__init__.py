@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from cotenant.domain.measurement import Measurement
+from cotenant.domain.measurement import Measurement, Outcome
 from cotenant.engines.logs import LOGS
 from cotenant.errors import FormatError, InputError
 from cotenant.readers.logs.assemble import measurement
@@ -21,7 +21,15 @@ class LogReading:
     measurements: tuple[Measurement, ...]
     size_bytes: int
     lines: int
+    digest: str
     notes: tuple[str, ...] = ()
+
+    @property
+    def foremost(self) -> Measurement:
+        """The run to explain: of the last runs of each container one that failed, else the last of all."""
+        last = {(found.source, found.engine): found for found in self.measurements}
+        failed = [found for found in last.values() if found.outcome is Outcome.OOM]
+        return failed[-1] if failed else self.measurements[-1]
 
 
 def read_log(
@@ -51,7 +59,9 @@ def read_log(
         notes.append("lines of two engines stand mixed in it; those were left out")
     if runs.dropped:
         notes.append("the log has more lines about memory than any engine prints; the first were read")
-    return LogReading(tuple(measurement(run) for run in alone), counts.size, counts.lines, tuple(notes))
+    return LogReading(
+        tuple(measurement(run) for run in alone), counts.size, counts.lines, counts.digest, tuple(notes)
+    )
 
 
 def _name_engines(runs: Runs, counts: Counts) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cotenant.domain.measurement import Figure, Measurement
+from cotenant.domain.measurement import Failure, Figure, Measurement
 from cotenant.engines.logs import LOGS
 from cotenant.readers.logs.runs import Run
 
 _STYLES = {log.engine: log.styles for log in LOGS}
+_LAST_V0 = "0.7.3"
 _BUFFERS = ("model_buffer_mib", "kv_buffer_mib", "compute_buffer_mib")
 
 
@@ -24,14 +25,30 @@ def measurement(run: Run) -> Measurement:
         gpu=_gpu(run.facts.get("gpu")),
         settings=dict(run.settings),
         figures=figures,
-        failures=tuple(run.failures),
+        failures=tuple(run.failures) or _empty_pool(figures),
         ready=run.ready,
         source=run.source,
         ranks=tuple(dict.fromkeys(figure.rank for figure in figures if figure.rank)),
-        version_assumed=None if version else assumed,
+        version_assumed=_assumed(run, version, assumed),
         first_line=run.first_line,
         notes=_notes(run),
     )
+
+
+def _empty_pool(figures: tuple[Figure, ...]) -> tuple[Failure, ...]:
+    """A pool of nothing is a failure, whether or not the log goes on to say so."""
+    pool = next((f for f in figures if f.name in ("available_kv_gib", "gpu_blocks") and f.value <= 0), None)
+    if pool is None:
+        return ()
+    return (Failure("no_room_for_pool", f"{pool.name} {pool.text}", pool.line, pool.rank),)
+
+
+def _assumed(run: Run, version: str | None, style: str | None) -> str | None:
+    """The release whose rules hold: by the lines where none is named, and V0's where 0.8 or 0.9 ran V0."""
+    if version is None:
+        return style
+    old_engine = run.engine == "vllm" and style == _LAST_V0 and version.lstrip("v").startswith(("0.8.", "0.9."))
+    return _LAST_V0 if old_engine else None
 
 
 def _gpu(text: str | None) -> str | None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE, getincrementaldecoder
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
 BLOCK_BYTES = 2**20
 _BEFORE, _AFTER = 4096, 16384  # of a line, around what was found
@@ -37,13 +39,20 @@ class Counts:
     noise_bytes: int = 0
     head: bytes = b""
     end: bytes = b""
+    hasher: Any = field(default_factory=sha256)
 
     def add(self, chunk: bytes) -> None:
         """Count a piece, and keep what is needed to say what kind of log it is."""
         self.size += len(chunk)
         self.noise_bytes += len(chunk) - len(chunk.translate(None, _BINARY))
         self.head += chunk[: _EDGE - len(self.head)]
+        self.hasher.update(chunk)
         self.end = (self.end + chunk[-_EDGE:])[-_EDGE:]
+
+    @property
+    def digest(self) -> str:
+        """What the log is known by: the hash of its bytes."""
+        return str(self.hasher.hexdigest())
 
     @property
     def is_binary(self) -> bool:

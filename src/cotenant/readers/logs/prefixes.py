@@ -90,9 +90,10 @@ def _unwrapped(line: str) -> tuple[str, list[str]]:
     named = next((value[word] for word in _SOURCES if isinstance(value.get(word), str)), source)
     span = value.get("span")
     rank = f" rank={span['rank']}" if isinstance(span, dict) and isinstance(span.get("rank"), int) else ""
-    return named, [
-        re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", part) + rank for part in message.splitlines() if part.strip()
-    ]
+    if "Args {" in message:  # TGI prints its arguments over many lines
+        message = " ".join(message.split())
+    plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", message)
+    return named, [part + rank for part in plain.splitlines() if part.strip()]
 
 
 def _stripped(text: str) -> tuple[str, str]:
@@ -124,6 +125,6 @@ def _rank(text: str) -> str:
 
 
 def _label(name: str) -> str:
-    """What a process's name says of its rank: Worker_DP0_TP1 -> DP0_TP1; an engine core's DP0 is none of its own."""
+    """What a process's name says of its rank: Worker_DP0_TP1 -> DP0_TP1; an engine core's DP0 is none."""
     match = _LABEL.search(name)
     return match.group(1).strip("_") if match and not name.startswith("EngineCore") else ""

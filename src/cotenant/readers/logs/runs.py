@@ -174,8 +174,11 @@ def _by_process(runs: list[Run], processes: tuple[Process, ...]) -> Run | None:
 
 
 def _started_by(runs: list[Run], entry: Entry, line: LogLine, model: str | None) -> Run | None:
-    """The run whose start goes on with this line (an engine core after its API server): one that has not got to
-    its memory, knows no other process of that name and no such line; that of the same model first, then the oldest."""
+    """The run whose start goes on with this line (an engine core after its API server).
+
+    It has not got to its memory, knows no other process of that name and no such line; one of the same model comes
+    first, then the oldest.
+    """
     names = {process.name for process in entry.processes}
     open_runs = [
         run for run in runs
@@ -188,10 +191,8 @@ def _started_by(runs: list[Run], entry: Entry, line: LogLine, model: str | None)
 
 def _another_rank(run: Run, entry: Entry) -> bool:
     """Engine cores of data-parallel ranks (EngineCore_DP0, EngineCore_DP1) start alike and are one replica."""
-    names = [process.name for process in entry.processes]
-    return (
-        bool(names) and any("_DP" in name for name in names) and any("_DP" in name for name in run.pids.values())
-    )
+    cores = [process.name for process in entry.processes if process.name.startswith("EngineCore")]
+    return bool(cores) and any(name.startswith("EngineCore") for name in run.pids.values())
 
 
 def _parent(runs: list[Run], processes: tuple[Process, ...]) -> Run | None:

@@ -1,0 +1,65 @@
+"""One run explained: printed beside predicted, what is left, why it ran out, what would have worked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.diagnosis.causes import cause
+from cotenant.diagnosis.changes import changes, situation
+from cotenant.diagnosis.launch import launch
+from cotenant.diagnosis.shares import device_shares
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.explanation import Change, Explanation
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.measurement import Measurement
+from cotenant.errors import CotenantError
+from cotenant.estimation.question import Question, answer
+
+
+def explain(
+    found: Measurement,
+    *,
+    model: LoadedModel | None = None,
+    gpu: GpuSpec | None = None,
+    cards: Sequence[GpuSpec] = (),
+    others: Sequence[Measurement] = (),
+    notes: Sequence[str] = (),
+    input_hash: str = "",
+) -> Explanation:
+    """Explain `found`. `model` is what it ran (None: unknown, then nothing is predicted), `gpu` its card (None:
+    the one that the log names, or the one of `cards` with the capacity that it prints).
+
+    Never raises for a log that was read: what cannot be predicted is said in `assumed`.
+    """
+    launched = launch(found, model, gpu, cards)
+    assumed = list(launched.assumed)
+    predicted = _predict(launched.question, assumed)
+    why = cause(found, predicted)
+    found_changes: tuple[Change, ...] = ()
+    if why.kind and predicted is not None and launched.question is not None:
+        at = situation(found, launched.question, predicted, why)
+        found_changes = () if at is None else changes(at)
+    return Explanation(
+        measurement=found,
+        predicted=predicted,
+        shares=device_shares(found, launched, predicted),
+        verdict=str(found.outcome) if found.outcome is not None else "unknown",
+        cause=why.sentence,
+        advice=() if found_changes else why.advice,
+        shortfall_bytes=why.shortfall_bytes,
+        changes=found_changes,
+        assumed=(*notes, *assumed),
+        input_hash=input_hash,
+        others=tuple(others),
+    )
+
+
+def _predict(question: Question | None, assumed: list[str]) -> Estimate | None:
+    if question is None:
+        return None
+    try:
+        return answer(question)
+    except CotenantError as error:
+        assumed.append(f"no prediction: {error.message}")
+        return None
