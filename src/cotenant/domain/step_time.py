@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
 
-class Times(Protocol):
+class Times(Hashable, Protocol):
     """Anything that times a step: the exact roofline or the straight lines below."""
 
     @property

@@ -12,9 +12,10 @@ neighbouring cells so that means hold exactly, and the answer is a cell's upper 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from math import ceil, exp, sqrt
 from operator import mul
 
@@ -64,16 +65,29 @@ class Moments:
 
 def poisson_total(mean_number: float, atoms: Atoms, overflow: float) -> float:
     """The size that the sum of Poisson(`mean_number`) sizes exceeds with probability at most `overflow`."""
-    first, second, third, fourth = (mean_number * sum(p * x**k for x, p in atoms) for k in (1, 2, 3, 4))
-    total = Moments(first, second, third, fourth)  # a compound Poisson's cumulants are its raw moments
-    if first <= 0 or exp(-mean_number) >= 1 - overflow:
+    total = _poisson_moments(mean_number, atoms)
+    if total.mean <= 0 or exp(-mean_number) >= 1 - overflow:
         return 0.0
     if len(atoms) == 1:
         return poisson_quantile(mean_number, 1 - overflow) * atoms[0][0]
-    smooth = mean_number >= _MANY or mean_number * (mean_number * second / first**2 - 1) >= _SMOOTH
+    smooth = mean_number >= _MANY or mean_number * (mean_number * total.variance / total.mean**2 - 1) >= _SMOOTH
     if smooth and total.skewness <= _NORMAL_SKEW:
         return total.quantile(1 - overflow)
     return _on_finer_grids(total.bound(overflow), atoms, partial(_poisson, mean_number, 1 - overflow))
+
+
+def _poisson_moments(mean_number: float, atoms: Atoms) -> Moments:
+    """A compound Poisson's cumulants are its sizes' raw moments, times the mean number."""
+    first = second = third = fourth = 0.0
+    for size, probability in atoms:
+        part = probability * size
+        first += part
+        part *= size
+        second += part
+        part *= size
+        third += part
+        fourth += part * size
+    return Moments(mean_number * first, mean_number * second, mean_number * third, mean_number * fourth)
 
 
 def fixed_total(number: int, atoms: Atoms, overflow: float) -> float:
@@ -134,25 +148,33 @@ def _poisson(mean_number: float, target: float, grid: list[float], cells: int) -
     parts = 1
     while mean_number / parts > _UNDERFLOW:
         parts *= 2
-    return _power(parts, target, _panjer(mean_number / parts, grid, cells), cells)
+    probabilities = _panjer(mean_number / parts, grid)
+    if parts == 1:
+        return _reaches(target, islice(probabilities, cells + 1), cells)
+    return _power(parts, target, list(islice(probabilities, cells + 1)), cells)
 
 
-def _panjer(mean_number: float, grid: list[float], cells: int) -> list[float]:
-    """The compound Poisson's probabilities on cells 0..`cells`, by Panjer's recursion.
+def _panjer(mean_number: float, grid: list[float]) -> Iterator[float]:
+    """The compound Poisson's probabilities on cells 0, 1, ..., by Panjer's recursion: no further than asked.
 
     g(0) = exp(-m (1 - f(0))), g(n) = (m / n) sum over j of j f(j) g(n - j).
     """
     scaled = [mean_number * j * f for j, f in enumerate(grid)][1:]
     backward = [exp(-mean_number * (1 - grid[0]))]  # newest first
-    for place in range(1, cells + 1):
-        backward.insert(0, sum(map(mul, scaled, backward)) / place)
-    return backward[::-1]
+    while True:
+        yield backward[0]
+        backward.insert(0, sum(map(mul, scaled, backward)) / len(backward))
 
 
 def _power(number: int, target: float, grid: list[float], cells: int) -> int:
     """The first cell where the `number`-fold convolution's distribution function reaches `target`."""
+    return _reaches(target, _convolution_power(number, grid, cells + 1), cells)
+
+
+def _reaches(target: float, probabilities: Iterable[float], cells: int) -> int:
+    """The first cell up to which `probabilities` add up to `target`, at most `cells`."""
     reached = 0.0
-    for place, value in enumerate(_convolution_power(number, grid, cells + 1)):
+    for place, value in enumerate(probabilities):
         reached += value
         if reached >= target - 1e-12:
             return place

@@ -15,7 +15,7 @@ from cotenant.estimation.compound import Atoms, fixed_total, poisson_quantile, p
 from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, held_tokens
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
-from cotenant.estimation.service import Service, closed_service, open_service, saturation
+from cotenant.estimation.service import Service, closed_service, is_overloaded, open_service, saturation
 from cotenant.units import format_seconds
 
 
@@ -179,7 +179,7 @@ def _tokens(needed: float, atoms: Atoms, flight: _Flight, service: Service) -> f
 def _doubts(rate: float, flight: _Flight, outputs: LengthModel, times: Times) -> tuple[str, ...]:
     """A warning where the slow end of the step times' interval would mean overload."""
     slow = Scaled(times, times.high)
-    if open_service(rate, flight.inputs, outputs, flight.held, slow) is not None:
+    if not is_overloaded(rate, flight.inputs, outputs, flight.held, slow):
         return ()
     limit = saturation(flight.inputs, outputs, flight.held, slow)
     return (

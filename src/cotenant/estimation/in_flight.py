@@ -52,9 +52,15 @@ class Mixture:
         """(bytes, probability) of a request in service."""
         rest = 1 - prefill_share
         return tuple(
-            (float(sequence_bytes(round(h.tokens) or 1)), prefill_share * h.by_input + rest * h.by_output)
-            for h in self.held
+            (size, prefill_share * h.by_input + rest * h.by_output)
+            for size, h in zip(_sizes(self, sequence_bytes), self.held, strict=True)
         )
+
+
+@lru_cache(maxsize=256)
+def _sizes(mixture: Mixture, sequence_bytes: SequenceBytes) -> tuple[float, ...]:
+    """Bytes of each size of the mixture; one table serves every format, rate and number of replicas."""
+    return tuple(float(sequence_bytes(round(h.tokens) or 1)) for h in mixture.held)
 
 
 @lru_cache(maxsize=256)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cotenant.domain.demand import Demand, Overload
 from cotenant.domain.engine import EngineSettings, Version
@@ -15,7 +15,7 @@ from cotenant.domain.workload import Adapter, Slo, Traffic
 from cotenant.engines.rules import EngineRules
 from cotenant.estimation.demand import demand
 from cotenant.estimation.in_flight import SequenceBytes
-from cotenant.estimation.kv_cache import cache_layout
+from cotenant.estimation.kv_cache import CacheLayout, cache_layout
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.sequence_limit import longest_sequence
 from cotenant.estimation.step_time import roofline
@@ -67,13 +67,25 @@ def sized_estimate(
     return _with_doubts(_with_worst_case(found, sequence_bytes))
 
 
+@dataclass(frozen=True, slots=True)
+class ReservedBytes:
+    """What an engine reserves of one rank for a sequence of so many tokens; equal ones share their tables."""
+
+    layout: CacheLayout
+    batched_tokens: int
+
+    def __call__(self, tokens: int) -> int:
+        """Bytes for one sequence of `tokens`."""
+        return self.layout.sequence_bytes(tokens, self.batched_tokens)
+
+
 def reserved_bytes(
     model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, *, engine: EngineRules, version: Version
-) -> SequenceBytes:
-    """What the engine reserves of one rank for a sequence of so many tokens."""
+) -> ReservedBytes:
+    """What the engine reserves under these settings, defaults filled in."""
     resolved = engine.resolve(model, gpu, settings, version)
     layout = cache_layout(model, resolved, engine.rules(version).cache)
-    return lambda tokens: layout.sequence_bytes(tokens, resolved.max_num_batched_tokens or 1)
+    return ReservedBytes(layout, resolved.max_num_batched_tokens or 1)
 
 
 def _grown(estimate: Estimate, asked: Demand, sequence_bytes: SequenceBytes) -> Demand:
