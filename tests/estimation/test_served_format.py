@@ -49,6 +49,14 @@ def test_without_either_the_user_is_told() -> None:
     assert "no AWQ" in found.warnings[0]
 
 
+def test_a_repository_of_gguf_mixes_names_the_mix() -> None:
+    engine, version = find_engine("llama.cpp")
+    loaded = replace(open_model(BASE), checkpoints={"gguf": "someone/Llama-GGUF"})
+    found = served_format(loaded, "q4_k_m", find_gpu("RTX-4090"), engine=engine, version=version)
+    assert (found.format.name, found.model_path) == ("gguf-q4_k_m", "someone/Llama-GGUF:Q4_K_M")
+    assert found.warnings == ()
+
+
 def test_no_kernel_is_refused_with_what_runs() -> None:
     with pytest.raises(UnsupportedError, match="has no kernel for") as refused:
         serve("bf16", "V100-32GB-SXM")

@@ -39,7 +39,7 @@ def served_format(
     warnings = [f"{support.kernel} runs {found.title} slowly on {gpu.name}"] if support.speed is Speed.SLOW else []
     if found.name == own:
         return ServedFormat(replace(found, engine_flag=""), support, loaded.model_id, tuple(warnings))
-    checkpoint = loaded.checkpoints.get(found.name, "")
+    checkpoint = _checkpoint(loaded, found.name)
     if checkpoint:
         return ServedFormat(replace(found, engine_flag=""), support, checkpoint, tuple(warnings))
     if not found.engine_flag and not _is_plain(found):
@@ -48,6 +48,16 @@ def served_format(
             f"{loaded.model_id}, put your own in its place"
         )
     return ServedFormat(found, support, loaded.model_id, tuple(warnings))
+
+
+def _checkpoint(loaded: LoadedModel, name: str) -> str:
+    """The hub id that holds the format; one repository often holds every GGUF mix, and the mix is then named as
+    llama.cpp and the hub name it: ``owner/name:Q4_K_M``."""
+    exact = loaded.checkpoints.get(name, "")
+    mixes = loaded.checkpoints.get("gguf", "")
+    if exact or not mixes or not name.startswith("gguf-"):
+        return exact
+    return f"{mixes}:{name.removeprefix('gguf-').upper()}"
 
 
 def own_format(model: ModelSpec) -> str:
