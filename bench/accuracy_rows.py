@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
@@ -23,6 +24,7 @@ from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec, Role
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines import find_engine
+from cotenant.engines.rules import EngineRules
 from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
 from cotenant.estimation.memory import estimate_memory
@@ -31,28 +33,6 @@ from cotenant.units import GIB, MIB
 
 Row = Mapping[str, Any]
 
-# A line of a log that only some versions print, and a version among them; the first that matches counts.
-_STYLES = (
-    ("Desired GPU memory utilization", "0.9.2"),
-    ("equivalent to --gpu-memory-utilization", "0.21.0"),
-    ("Estimated CUDA graph memory", "0.21.0"),
-    ("the current vLLM instance can use", "0.7.3"),
-    ("model weights take", "0.7.3"),
-    ("# GPU blocks", "0.6.3"),
-    ("GiB memory and", "0.12.0"),
-    ("Available KV cache memory", "0.12.0"),
-    ("GPU KV cache size", "0.10.0"),
-    ("Maximum concurrency", "0.12.0"),
-    ("Model loading took", "0.10.0"),
-)
-# The first release of those read whose model registry holds the architecture: a record cannot be older.
-_SINCE = (
-    ("gemma-4", "0.19.0"), ("qwen3.5", "0.17.1"), ("qwen3.6", "0.17.1"), ("qwen3.8", "0.17.1"),
-    ("glm-5.3", "0.30.0"),
-    ("deepseek-v4", "0.20.0"), ("laguna", "0.21.0"), ("qwen3-vl", "0.11.0"), ("minimax-m2", "0.12.0"),
-    ("gpt-oss", "0.10.2"), ("qwen3-next", "0.10.2"), ("kimi-linear", "0.12.0"),
-)  # fmt: skip
-_V0_LINES = ("model weights take", "PyTorch activation peak memory takes")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 
 
@@ -83,35 +63,48 @@ def answer(row: Row, configs: Path) -> Answer:
     model = layout = None
     gpu = _gpu(row)
     try:
-        engine, version = _engine(row)
+        versions = _versions(row)
         model = _model(configs, row)
-        settings = _settings(row, model, version)
-        chosen = gpu or _any_card()
-        resolved = engine.resolve(model, chosen, settings, version)
-        layout = cache_layout(model, resolved, engine.rules(version).cache)
-        used = round((row.get("other_gpu_users_gib") or 0) * GIB)
-        found = estimate_memory(
-            model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
-        )
+        layout, first = _estimate(row, model, gpu, *versions[0])
+        others = [found for version in versions[1:] if (found := _other(row, model, gpu, *version)) is not None]
     except CotenantError as error:
         return Answer(row, model, gpu, layout, None, error.message)
-    return Answer(row, model, gpu, layout, found, "")
+    return Answer(row, model, gpu, layout, merged((first, *others)) if others else first, "")
 
 
-def _engine(row: Row) -> Any:
+def _estimate(
+    row: Row, model: ModelSpec, gpu: GpuSpec | None, engine: EngineRules, version: Version
+) -> tuple[CacheLayout, Estimate]:
+    settings = _settings(row, model, version)
+    chosen = gpu or _any_card()
+    resolved = engine.resolve(model, chosen, settings, version)
+    layout = cache_layout(model, resolved, engine.rules(version).cache)
+    used = round((row.get("other_gpu_users_gib") or 0) * GIB)
+    return layout, estimate_memory(
+        model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
+    )
+
+
+def _other(
+    row: Row, model: ModelSpec, gpu: GpuSpec | None, engine: EngineRules, version: Version
+) -> Estimate | None:
+    """Another version's answer where it gives one."""
+    try:
+        return _estimate(row, model, gpu, engine, version)[1]
+    except CotenantError:
+        return None
+
+
+def _versions(row: Row) -> list[tuple[EngineRules, Version]]:
+    """The engine and the versions that the record may come from, the likeliest first."""
     if row["engine"] != "vllm":
         raise UnsupportedError(f"{row['engine']} is planned but not built yet")
     text = row["engine_version"]
-    lines = "\n".join(row.get("raw") or ())
-    if text and any(mark in lines for mark in _V0_LINES) and text.startswith(("0.8", "0.9")):
-        return find_engine("vllm@0.7.3")  # VLLM_USE_V1=0
-    if text:
-        return find_engine(f"vllm@{text.split(' or ')[0].lstrip('~')}")
-    style = next((version for mark, version in _STYLES if mark in lines), None)
-    first = next((version for mark, version in _SINCE if mark in (row.get("config_file") or "").lower()), "0.3.0")
-    if style is None:
-        return find_engine("vllm")
-    return find_engine(f"vllm@{max(style, first, key=Version.parse)}")
+    if not text:
+        return [find_engine(f"vllm@{one}") for one in candidates(row)]
+    if text.startswith(("0.8", "0.9", "0.10")) and (row["gpu_blocks"] and row["activation_peak_gib"]):
+        return [find_engine("vllm@0.7.3")]  # the older core: VLLM_USE_V1=0
+    return [find_engine(f"vllm@{one.strip().lstrip('~')}") for one in text.split(" or ")]
 
 
 @lru_cache(maxsize=512)
