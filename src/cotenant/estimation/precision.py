@@ -28,6 +28,7 @@ from cotenant.domain.quantization import (
     QuantizationFormat,
     Speed,
 )
+from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.quality_evidence import Evidence, evidence
 
 # Formats by preference; the first of a row that runs natively leads. Position is the tie-break between equals.
@@ -57,6 +58,9 @@ class _Case:
     memory_is_short: bool
 
 
+_DECIDED: IdentityCache[tuple[PrecisionChoice, ...]] = IdentityCache()
+
+
 def decide(
     gpu: GpuSpec,
     *,
@@ -76,9 +80,13 @@ def decide(
     format.
     """
     wanted = tuple(find_format(name).name for name in wishes)
-    case = _Case(
-        gpu, engine, version, task, max_loss_percent, model, checkpoints or {}, wanted, memory_is_short
-    )  # fmt: skip
+    known = checkpoints or {}
+    case = _Case(gpu, engine, version, task, max_loss_percent, model, known, wanted, memory_is_short)
+    key = (engine, version, task, max_loss_percent, tuple(known.items()), wanted, memory_is_short)
+    return _DECIDED.get((gpu, model), key, lambda: _decided(case))
+
+
+def _decided(case: _Case) -> tuple[PrecisionChoice, ...]:
     rows = [_choice(format_, case) for format_ in all_formats()]
     rows.sort(key=lambda row: _key(row, case))
     return tuple(replace(row, rank=number) for number, row in enumerate(rows, start=1))

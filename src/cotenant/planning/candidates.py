@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import floor
 
 from cotenant.domain.demand import Demand
@@ -22,6 +23,7 @@ from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.demand import demand
 from cotenant.estimation.inverse import settings_for_pool
+from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.precision import candidates as precision_candidates
 from cotenant.estimation.precision import decide
@@ -48,6 +50,9 @@ class Ways:
     refusals: tuple[Refusal, ...]
 
 
+_ON_OFFER: IdentityCache[Ways] = IdentityCache(1024)
+
+
 @dataclass(frozen=True, slots=True)
 class _Case:
     """One model on one offer in one precision: what all its sizes share."""
@@ -68,21 +73,37 @@ class _Case:
 
 
 def ways_of(fleet: Fleet, number: int) -> Ways:
-    """All candidates of one model over every offer."""
+    """All candidates of one model over every offer; a fleet that differs elsewhere finds them sized already."""
+    request = fleet.models[number]
+    parts = [
+        _ON_OFFER.get(
+            (request, offer),
+            (number, offer_number, fleet.headroom, fleet.kv_overflow),
+            partial(_ways_on, fleet, number, offer_number),
+        )
+        for offer_number, offer in enumerate(fleet.gpus)
+    ]
+    return Ways(
+        tuple(candidate for part in parts for candidate in part.candidates),
+        tuple(refusal for part in parts for refusal in part.refusals),
+    )
+
+
+def _ways_on(fleet: Fleet, number: int, offer_number: int) -> Ways:
+    """All candidates of one model on the cards of one offer."""
     found: list[Candidate] = []
     refused: list[Refusal] = []
-    for offer_number in range(len(fleet.gpus)):
-        for case in _cases(fleet, number, offer_number, refused):
-            sizes = 0
-            for size in _sizes(case.offer):
-                outcome = _smallest(case, size)
-                if isinstance(outcome, Refusal):
-                    refused.append(outcome)
-                    continue
-                found.append(outcome)
-                sizes += 1
-                if sizes == TENSOR_PARALLEL_SIZES:
-                    break
+    for case in _cases(fleet, number, offer_number, refused):
+        sizes = 0
+        for size in _sizes(case.offer):
+            outcome = _smallest(case, size)
+            if isinstance(outcome, Refusal):
+                refused.append(outcome)
+                continue
+            found.append(outcome)
+            sizes += 1
+            if sizes == TENSOR_PARALLEL_SIZES:
+                break
     return Ways(undominated(found), tuple(refused))
 
 
@@ -178,14 +199,32 @@ def _smallest(case: _Case, size: int) -> Candidate | Refusal:
         heavy = _too_heavy(case, size)
         if heavy is not None:
             return heavy
-        outcome: Candidate | Refusal = case.refusal(size, f"fewer than {request.min_replicas * size} such cards")
-        for replicas in range(request.min_replicas, min(limits) + 1):
-            outcome = _sized(case, settings, times, replicas)
-            if isinstance(outcome, Candidate) or _is_hopeless(times, request):
-                return outcome
+        if min(limits) < request.min_replicas:
+            return case.refusal(size, f"fewer than {request.min_replicas * size} such cards")
+        return _fewest(case, settings, times, min(limits))
     except UnsupportedError as error:
         return case.refusal(size, error.message)
-    return outcome
+
+
+def _fewest(case: _Case, settings: EngineSettings, times: Roofline, most: int) -> Candidate | Refusal:
+    """The fewest replicas that do, else why `most` do not. One more never needs a larger card nor serves more
+    slowly, so where the most fail all fail, and what lies between is found by doubled steps, then halved ones."""
+    failing = case.request.min_replicas
+    outcome = _sized(case, settings, times, failing)
+    if isinstance(outcome, Candidate) or failing == most or _is_hopeless(times, case.request):
+        return outcome
+    best = _sized(case, settings, times, most)
+    if isinstance(best, Refusal):
+        return best
+    step = 1
+    while best.replicas - failing > 1:
+        middle = min(failing + step, (failing + best.replicas) // 2)
+        outcome = _sized(case, settings, times, middle)
+        if isinstance(outcome, Candidate):
+            best = outcome
+        else:
+            failing, step = middle, 2 * step
+    return best
 
 
 def _too_heavy(case: _Case, size: int) -> Refusal | None:
