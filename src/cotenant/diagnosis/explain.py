@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cotenant.diagnosis.causes import cause
+from cotenant.diagnosis.causes import Cause, cause
 from cotenant.diagnosis.changes import changes, situation
 from cotenant.diagnosis.launch import launch
+from cotenant.diagnosis.llama_changes import llama_changes
+from cotenant.diagnosis.llama_words import ENGINES as LLAMA_ENGINES
 from cotenant.diagnosis.shares import device_shares
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.explanation import Change, Explanation
@@ -38,8 +40,7 @@ def explain(
     why = cause(found, predicted)
     found_changes: tuple[Change, ...] = ()
     if why.kind and predicted is not None and launched.question is not None:
-        at = situation(found, launched.question, predicted, why)
-        found_changes = () if at is None else changes(at)
+        found_changes = _changes(found, launched.question, predicted, why)
     return Explanation(
         measurement=found,
         predicted=predicted,
@@ -53,6 +54,13 @@ def explain(
         input_hash=input_hash,
         others=tuple(others),
     )
+
+
+def _changes(found: Measurement, question: Question, predicted: Estimate, why: Cause) -> tuple[Change, ...]:
+    if found.engine in LLAMA_ENGINES:
+        return llama_changes(question, predicted)
+    at = situation(found, question, predicted, why)
+    return () if at is None else changes(at)
 
 
 def _predict(question: Question | None, assumed: list[str]) -> Estimate | None:

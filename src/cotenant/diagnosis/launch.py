@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cotenant.catalogue.gpu_names import pick
+from cotenant.diagnosis.llama_words import ENGINES as LLAMA_ENGINES
+from cotenant.diagnosis.llama_words import mix, own_words
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.measurement import Measurement, Setting
-from cotenant.engines import find_engine
+from cotenant.engines import find_engine, own_options
 from cotenant.errors import CotenantError
 from cotenant.estimation.options import engine_settings
 from cotenant.estimation.question import Question
@@ -54,7 +56,10 @@ def launch(found: Measurement, model: LoadedModel | None, gpu: GpuSpec | None, c
         named = f"{found.model!r} is not in the catalogue" if found.model else "the log does not name the model"
         assumed.append(f"{named}: give --model to have a prediction beside")
     elif card is None:
-        assumed.append("the log does not say which card it ran on: give --gpu to have a prediction beside")
+        named = (
+            f"{found.gpu} is not in the catalogue" if found.gpu else "the log does not say which card it ran on"
+        )
+        assumed.append(f"{named}: give --gpu to have a prediction beside")
     else:
         question = _question(found, model, _measured_card(card, capacity), used, assumed)
     return Launch(question, capacity or (None if card is None else card.cuda_bytes.value), used, tuple(assumed))
@@ -80,8 +85,11 @@ def _question(
             format_name = None  # the checkpoint says it more exactly
         longest = max(settings.max_model_len or 0, model.spec.max_model_len)
         spec = replace(model.spec, max_model_len=longest)
+        if found.engine in LLAMA_ENGINES:
+            format_name = mix(found, assumed)
+            settings = replace(settings, llama_cpp=own_options(engine, own_words(found)))
     except CotenantError as error:
-        assumed.append(f"no prediction: {error.message}")
+        assumed.append(f"no prediction: {error.faults()[0].message}")
         return None
     loaded = replace(model, spec=spec)
     return Question(loaded, card, engine, version, settings, quantization=format_name, used_bytes=used)

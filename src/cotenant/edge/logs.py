@@ -88,18 +88,25 @@ def known_model(name: str | None) -> LoadedModel | None:
     return None
 
 
+_MIX = re.compile(r"[-_. ](?:UD[-_])?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*)$", re.IGNORECASE)
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+
+
 def _names(name: str) -> Iterator[str]:
-    """The name itself, a hub cache's folder as the id that it stands for, and the last part of a path."""
+    """The name itself, a hub cache's folder as the id that it stands for, the last part of a path, and a GGUF
+    file's name without its mix; words with spaces (general.name) as ids write them."""
     cached = re.search(r"models--([\w.-]+?)--([\w.-]+)", name)
     if cached:
         yield f"{cached.group(1)}/{cached.group(2)}"
-    parts = [part for part in name.split("/") if part]
+    parts = [part for part in re.split(r"[/\\\\]", name) if part]
     if len(parts) == 2 and not name.startswith("/"):
         yield name
     elif len(parts) > 2:
         yield "/".join(parts[-2:])
     if parts:
         yield parts[-1]
+        plain = _MIX.sub("", _PART.sub("", re.sub(r"\.gguf$", "", parts[-1], flags=re.IGNORECASE)))
+        yield plain.replace(" ", "-")
 
 
 def measurement_name(model: str | None, engine: str, digest: str) -> str:

@@ -65,7 +65,9 @@ OLLAMA = EngineLog(
         _sized("kv cache", "ollama_kv_buffer_mib"),
         _sized("compute graph", "ollama_compute_buffer_mib"),
         LogLine("total memory", rf"total memory\\?\"? size={_size('ollama_total_gib')}", ready=True),
-        LogLine("architecture=", r"architecture=\w+.*? name=\\?\"(?P<model>[^\"\\]{1,120})"),
+        LogLine(
+            "architecture=", r"architecture=\w+ file_type=(?P<file_type>\w+) name=\\?\"(?P<model>[^\"\\]{1,120})"
+        ),
         LogLine(
             "model requires more system memory",
             rf"system memory \({_size('asked')}\) than is available \({_size('oom_free')}\)",

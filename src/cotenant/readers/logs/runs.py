@@ -92,6 +92,8 @@ class Runs:
         for name, value in values.settings.items():
             run.settings.setdefault(name, value)
         run.styles.update(word for word, engine in self._styles if engine == run.engine and word in entry.text)
+        if "file_type" in values.labels:
+            run.settings.setdefault("quantization", values.labels["file_type"])
         rank = entry.rank or (str(entry.processes[-1].pid) if entry.processes else "")
         if values.figures and not rank and not line.failure:
             run.mixed = run.mixed or (line.needle in run.unnamed and self._another_starts(run))

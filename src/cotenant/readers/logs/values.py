@@ -12,7 +12,19 @@ from cotenant.engines.logs import LogLine
 _GIB = {"b": 2.0**-30, "bytes": 2.0**-30, "kib": 2.0**-20, "kb": 2.0**-20, "mib": 2.0**-10, "mb": 2.0**-10,
         "gib": 1.0, "gb": 1.0, "tib": 1024.0, "tb": 1024.0}  # fmt: skip
 FACTS = ("engine_version", "model", "gpu")
-_LABELS = ("device", "draft", "mmproj", "kv_kind", "type_k", "type_v", "type_c", "seqs", "oom_device", "fallback")
+_LABELS = (
+    "device",
+    "draft",
+    "mmproj",
+    "kv_kind",
+    "type_k",
+    "type_v",
+    "type_c",
+    "seqs",
+    "oom_device",
+    "fallback",
+    "file_type",
+)
 _SETTINGS = ("gpu_memory_utilization", "block_size", "max_num_batched_tokens")
 _LARGEST = 1e18
 
