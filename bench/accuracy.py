@@ -14,12 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
+from bench.accuracy_llama import LlamaAnswer, LlamaError, answer_llama, llama_compute, llama_kv
 from bench.accuracy_rows import Answer, Row, answer, read_rows
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
 from cotenant.units import GIB
+
+A = TypeVar("A")
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +141,18 @@ def _coverage(ours: Interval, measured: float, found: Answer) -> tuple[bool, flo
     return ours.low - slack <= measured <= ours.high + slack, (ours.high - ours.low) / capacity
 
 
-def report(answers: Sequence[Answer], llama_rows: int) -> list[dict[str, Any]]:
+def report(answers: Sequence[Answer], llama: Sequence[LlamaAnswer] = ()) -> list[dict[str, Any]]:
     """One entry a metric."""
+    cache, compute = (_all(llama, measure) for measure in (llama_kv, llama_compute))
+    graphs = [1.0 if e.share is None else abs(e.share) for e in compute]
     kv, weight, pool, fits = (_all(answers, measure) for measure in (kv_bytes, weights, kv_pool, outcome))
     errors = [abs(e.share) for e in pool if e.share is not None]
     missing = [1.0] * sum(e.share is None for e in pool)
-    covered = [e for e in (*weight, *pool) if e.covered is not None]
+    judged: tuple[Error | LlamaError, ...] = (*weight, *pool, *compute)
+    covered = [e for e in judged if e.covered is not None]
     oom = [e for e in fits if e.answer.row["outcome"] == "oom"]
     fit = [e for e in fits if e.answer.row["outcome"] == "fits"]
-    values: dict[str, tuple[float | None, Sequence[Error]]] = {
+    values: dict[str, tuple[float | None, Sequence[Error | LlamaError]]] = {
         "kv_bytes_within_1pct": (_within(kv, 0.01), kv),
         "weights_within_2pct": (_within(weight, 0.02), weight),
         "weights_within_5pct": (_within(weight, 0.05), weight),
@@ -155,25 +162,17 @@ def report(answers: Sequence[Answer], llama_rows: int) -> list[dict[str, Any]]:
         "false_oom": (_mean([1.0 if e.share is None else e.share for e in fit]), fit),
         "uncertain": (_mean([float(e.share == 0.5) for e in fits]), fits),
         "interval_coverage": (_mean([float(bool(e.covered)) for e in covered]), covered),
-        "interval_width_median": (_quantile([e.width or 0.0 for e in covered], 0.5), covered),
+        "interval_width_median": (_quantile([e.width for e in covered if e.width is not None], 0.5), covered),
+        "llama_kv_within": (_within(cache, 0.002), cache),
+        "llama_compute_median": (_quantile(graphs, 0.5), compute),
+        "llama_compute_p90": (_quantile(graphs, 0.9), compute),
     }
-    return [_entry(metric, values.get(metric.id), len(answers), llama_rows) for metric in METRICS]
+    rows = {metric.id: len(llama) if metric.id.startswith("llama") else len(answers) for metric in METRICS}
+    return [_entry(metric, values[metric.id], rows[metric.id]) for metric in METRICS]
 
 
-def _entry(
-    metric: Metric, found: tuple[float | None, Sequence[Error]] | None, rows: int, llama_rows: int
-) -> dict[str, Any]:
+def _entry(metric: Metric, found: tuple[float | None, Sequence[Error | LlamaError]], rows: int) -> dict[str, Any]:
     entry: dict[str, Any] = {"id": metric.id, "value": None, "unit": metric.unit, "reach": metric.reach}
-    if found is None:
-        reason = "llama.cpp and Ollama are not answered yet"
-        return {
-            **entry,
-            "holds": None,
-            "reason": reason,
-            "rows": llama_rows,
-            "eligible": llama_rows,
-            "answered": 0,
-        }
     value, errors = found
     answered = sum(error.share is not None for error in errors)
     return {
@@ -189,11 +188,11 @@ def holds(value: float | None, metric: Metric) -> bool | None:
     return value >= metric.reach if metric.more else value <= metric.reach
 
 
-def _all(answers: Iterable[Answer], measure: Callable[[Answer], Error | None]) -> list[Error]:
+def _all(answers: Iterable[A], measure: Callable[[A], E | None]) -> list[E]:
     return [error for found in answers if (error := measure(found)) is not None]
 
 
-def _within(errors: Sequence[Error], share: float) -> float | None:
+def _within(errors: Sequence[Error | LlamaError], share: float) -> float | None:
     return _mean([float(e.share is not None and abs(e.share) <= share) for e in errors])
 
 
@@ -228,6 +227,17 @@ def _show_rows(answers: Sequence[Answer]) -> None:
         print(f"  {found.row['id']:22}{found.refusal[:70] or '; '.join(parts)}")
 
 
+def _show_llama(answers: Sequence[LlamaAnswer]) -> None:
+    """Every record of llama.cpp and Ollama with its errors."""
+    for found in answers:
+        parts = [
+            f"{name} {error.share:+.4f}" + ("" if error.covered is not False else " outside")
+            for name, measure in (("kv", llama_kv), ("compute", llama_compute))
+            if (error := measure(found)) is not None and error.share is not None
+        ]
+        print(f"  {found.row['id']:22}{found.refusal[:70] or '; '.join(parts)}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu-records", type=Path, nargs="*", default=[])
@@ -238,12 +248,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     rows = [row for path in options.gpu_records for row in read_rows(path)]
     answers = [answer(row, options.configs) for row in rows]
-    llama = sum(len(read_rows(path)) for path in options.llama_records)
+    llama = [answer_llama(row) for path in options.llama_records for row in read_rows(path)]
     vllm = [found for found in answers if found.row["engine"] == "vllm"]
     parts = {
         "all engines": report(answers, llama),
-        "vLLM, rows that were looked at": report([found for found in vllm if not found.held_out], 0),
-        "vLLM, the fifth kept apart": report([found for found in vllm if found.held_out], 0),
+        "vLLM, rows that were looked at": report([found for found in vllm if not found.held_out]),
+        "vLLM, the fifth kept apart": report([found for found in vllm if found.held_out]),
+        "llama.cpp and Ollama, rows that were looked at": report([], [a for a in llama if not a.held_out]),
+        "llama.cpp and Ollama, the fifth kept apart": report([], [a for a in llama if a.held_out]),
     }
     if options.json:
         json.dump(parts["all engines"], sys.stdout, indent=1)
@@ -251,8 +263,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.rows:
         _show_rows([found for found in vllm if not found.held_out and found.row["config_file"]])
+        _show_llama([found for found in llama if not found.held_out])
     for title, entries in parts.items():
-        _show(title, entries)
+        _show(title, [entry for entry in entries if entry["eligible"]])
     return 0
 
 

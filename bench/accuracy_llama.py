@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,13 +18,14 @@ from typing import Any
 from bench.accuracy_rows import Row
 from cotenant.catalogue.models import all_entries
 from cotenant.domain.engine import Version
+from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, RecurrentState
+from cotenant.engines.llama_cpp.buffers import compute_interval, host_interval
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
 from cotenant.engines.llama_cpp.cache import layer_bytes, state_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
-from cotenant.engines.llama_cpp.reserve import gpu_compute, host_compute
-from cotenant.errors import CotenantError
+from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import MIB
 
@@ -46,7 +48,16 @@ _STYLES = (
 )  # fmt: skip
 # The first build whose architectures hold the model: a record cannot be older.
 _SINCE = (("qwen35", 8000), ("gemma4", 8650), ("glm-dsa", 8000), ("qwen3next", 7200), ("mistral3", 7250))
-_RECURRENT = ("n_linear_layers", "conv_kernel", "group_count", "state_size", "inner_size")
+# Fields of the schema: what a record leaves out is not said.
+_UNSAID = dict.fromkeys(
+    (
+        "engine", "version", "arch", "n_layer", "n_head", "n_head_kv", "head_dim_k", "head_dim_v", "n_embd",
+        "n_vocab", "n_swa", "n_layer_kv_full", "n_layer_kv_swa", "n_head_kv_swa", "head_dim_k_swa", "head_dim_v_swa",
+        "mla_kv_lora_rank", "mla_n_rot", "mla_mode", "recurrent", "n_rs_seq", "n_ctx", "n_parallel", "kv_unified",
+        "n_batch", "n_ubatch", "n_gpu_layers", "flash_attn", "type_k", "type_v", "swa_full", "backend", "gpu",
+    )
+)  # fmt: skip
+_UNPRINTED = dict.fromkeys(("kv_total_mib", "rs_total_mib", "kv_swa_mib", "kv_caches", "compute_buffer_mib"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,8 @@ class LlamaAnswer:
     row: Row
     cache: int | None
     state: int | None
-    compute: Mapping[int, int] | None
+    full: int | None  # of the cache, what layers without a window hold
+    compute: Mapping[int, Interval] | None
     refusal: str
 
     @property
@@ -68,17 +80,20 @@ class LlamaAnswer:
 
 def answer_llama(row: Row) -> LlamaAnswer:
     """The buffers of one record; a refusal is an answer without figures."""
+    row = {**_UNSAID, **row, "measured": {**_UNPRINTED, **(row.get("measured") or {})}}
     try:
         model, build = _model(row), _build(row)
         options = _options(row, build)
-        placement = _placement(row, model)
-        cache, state = sum(layer_bytes(model, options, build)), sum(state_bytes(model, options))
-        found = {HOST: host_compute(model, options, build, placement)}
+        placement = _placement(row, model, build)
+        cache, state = layer_bytes(model, options, build), sum(state_bytes(model, options))
+        windowed = {layer for group in model.layer_groups if group.window for layer in group.layers}
+        full = sum(size for layer, size in enumerate(cache) if layer not in windowed)
+        found = {HOST: host_interval(model, options, build, placement)}
         for gpu in sorted({*placement.layers, placement.output} - {HOST}):
-            found[gpu] = gpu_compute(model, options, build, placement, gpu, head_bytes=_head_bytes(row))
-        return LlamaAnswer(row, cache, state, found, "")
+            found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row))
+        return LlamaAnswer(row, sum(cache), state, full, found, "")
     except CotenantError as error:
-        return LlamaAnswer(row, None, None, None, error.message)
+        return LlamaAnswer(row, None, None, None, None, error.message)
 
 
 def _build(row: Row) -> BuildRules:
@@ -97,6 +112,8 @@ def _numbered(row: Row) -> BuildRules:
         return build_rules(Version((int(match.group(1)),)))
     lines = "\n".join(row.get("raw") or ())
     styled = next((number for mark, number in _STYLES if mark in lines), 9000)
+    if row["engine"] == "ollama" and styled < 9000:  # it carried one build through the first half of 2026
+        return build_rules(Version((min(_dated(text) or styled, 7437),)))
     since = next((number for mark, number in _SINCE if row["arch"] == mark), 0)
     return build_rules(Version((max(_dated(text) or styled, since),)))
 
@@ -145,17 +162,23 @@ def _type(value: str | None) -> str:
     return value if value and value != "none" else "f16"
 
 
-def _placement(row: Row, model: ModelSpec) -> Placement:
+def _placement(row: Row, model: ModelSpec, build: BuildRules) -> Placement:
     offloaded = str(row["n_gpu_layers"] or "all").split("/")[0]
     if (row["backend"] or "").upper() == "CPU":
         return place(model.num_layers, 0, 1)
-    return place(model.num_layers, int(offloaded) if offloaded.isdigit() else 10**6, _gpus(row))
+    return place(
+        model.num_layers,
+        int(offloaded) if offloaded.isdigit() else 10**6,
+        _gpus(row),
+        output_first=build.output_first,
+        pipeline="RPC" not in (row["backend"] or ""),
+    )
 
 
 def _gpus(row: Row) -> int:
     """How many GPUs the record's card field and copies tell of."""
     text = ((row["gpu"] or {}).get("name") or "").lower()
-    match = re.match(r"(\d+)\s*(?:x |(?:\w+ )?(?:gpus|npus))", text)
+    match = re.match(r"(\d+)\s*(?:x |(?:\w+ )?(?:gpus|npus|hosts))", text)
     if match:
         return int(match.group(1))
     return 2 if " + " in text else 1
@@ -169,6 +192,8 @@ def _head_bytes(row: Row) -> int:
 
 def _model(row: Row) -> ModelSpec:
     """The record's shape, with widths that it leaves out from the catalogue's model of that name and shape."""
+    if row["n_layer"] is None:
+        raise UnsupportedError("the record tells no shape")
     for spec in (*_named(row["model"]["name"]), *_shaped(row)):
         if (spec.num_layers, spec.hidden_size) == (row["n_layer"], row["n_embd"]):
             groups = spec.layer_groups if _agree(spec, row) else _groups(row)
@@ -183,9 +208,15 @@ def _model(row: Row) -> ModelSpec:
 
 def _agree(spec: ModelSpec, row: Row) -> bool:
     """Whether the catalogue's layers are of the record's kinds, numbers and widths."""
-    counts = {(g.kind, g.num_layers, g.kv_heads, g.key_width) for g in spec.layer_groups if g.kv_heads}
-    told = {(g.kind, g.num_layers, g.kv_heads, g.key_width) for g in _groups(row) if g.kv_heads}
-    return counts == told
+    return _counts(spec.layer_groups) == _counts(_groups(row))
+
+
+def _counts(groups: Sequence[LayerGroup]) -> Counter[tuple[AttentionKind, int, int]]:
+    found: Counter[tuple[AttentionKind, int, int]] = Counter()
+    for group in groups:
+        if group.kv_heads:
+            found[group.kind, group.kv_heads, group.key_width] += group.num_layers
+    return found
 
 
 def _groups(row: Row) -> tuple[LayerGroup, ...]:
@@ -282,8 +313,54 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
-def measured_cache(row: Row) -> float | None:
-    """Keys, values and recurrent state as printed, in bytes."""
-    found = row["measured"]
-    parts = [found["kv_total_mib"], found["rs_total_mib"]]
-    return sum(part or 0 for part in parts) * MIB if any(parts) else None
+def llama_kv(found: LlamaAnswer) -> LlamaError | None:
+    """Keys, values and recurrent state together; where the record tells of one part alone, that part."""
+    row, printed = found.row, found.row["measured"]
+    kv, state = printed["kv_total_mib"], printed["rs_total_mib"]
+    kv = kv if row["n_ctx"] is not None else None
+    if row["n_layer"] is None or (kv is None and state is None) or (kv is not None and row["head_dim_k"] is None):
+        return None
+    if found.cache is None or found.full is None:
+        return LlamaError(found, None)
+    unshown = row["n_layer_kv_swa"] and printed["kv_swa_mib"] is None and _shows_full_only(row)
+    ours = (found.full if unshown else found.cache) if kv is not None else 0
+    ours += (found.state or 0) if state is not None else 0
+    return LlamaError(found, ours / (((kv or 0) + (state or 0)) * MIB) - 1)
+
+
+def _shows_full_only(row: Row) -> bool:
+    """Whether the lines that the record quotes are of the layers without a window alone."""
+    caches = row["measured"]["kv_caches"] or ()
+    return bool(caches) and all(cache["layers"] == row["n_layer_kv_full"] for cache in caches)
+
+
+def llama_compute(found: LlamaAnswer) -> LlamaError | None:
+    """Compute buffers of the GPUs together, or the processor's where there is no GPU."""
+    row, printed = found.row, found.row["measured"]["compute_buffer_mib"]
+    if not printed or None in (row["n_layer"], row["n_ctx"], row["n_embd"], row["n_vocab"]):
+        return None
+    gpus = sorted(name for name in printed if name != "CPU" and not name.endswith("_Host"))
+    if found.compute is None:
+        return LlamaError(found, None)
+    ours = [size for device, size in sorted(found.compute.items()) if device != HOST][: len(gpus)]
+    if not gpus or not ours:
+        gpus, ours = ["CPU"], [found.compute[HOST]]
+    measured = sum(printed[name] for name in gpus[: len(ours)]) * MIB
+    total = Interval(*(sum(getattr(size, side) for size in ours) for side in ("low", "value", "high")))
+    card = ((row["gpu"] or {}).get("memory_mib") or 0) * MIB
+    width = (total.high - total.low) / len(ours) / card if card else None
+    covered = total.low - _PRINTED <= measured <= total.high + _PRINTED
+    return LlamaError(found, total.value / measured - 1, covered, width)
+
+
+_PRINTED = 0.006 * MIB  # what two printed digits leave open
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaError:
+    """One record of one metric: the error as a share, None where no answer was given."""
+
+    answer: LlamaAnswer
+    share: float | None
+    covered: bool | None = None
+    width: float | None = None

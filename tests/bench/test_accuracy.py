@@ -54,7 +54,7 @@ def test_every_id_is_there_and_a_right_row_holds(measured):
         assert found[name]["eligible"] == found[name]["answered"]
     assert found["kv_pool_median"]["value"] < 0.015
     assert found["llama_kv_within"]["holds"] is None
-    assert "not answered" in found["llama_kv_within"]["reason"]
+    assert found["llama_kv_within"]["reason"] == "no eligible row"
 
 
 def test_a_refusal_counts_as_wrong(measured):

@@ -40,7 +40,9 @@ def allocation(
     """Every buffer of one server, from resolved settings."""
     options = settings.llama_cpp or LlamaCppOptions()
     gpus = settings.pipeline_parallel_size
-    placement = place(model.num_layers, options.n_gpu_layers or 0, gpus, options.tensor_split)
+    placement = place(
+        model.num_layers, options.n_gpu_layers or 0, gpus, options.tensor_split, output_first=build.output_first
+    )
     weights = _weights(model, options, placement, tensors)
     caches = _caches(model, options, build, placement)
     head = round(_head_bytes(tensors))
@@ -113,14 +115,33 @@ def _caches(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, place
 def _compute(
     model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int
 ) -> Term:
-    size = gpu_compute(model, options, build, placement, gpu, head_bytes=head)
+    size = compute_interval(model, options, build, placement, gpu, head)
     reserve = reservation(model, options, build)
     why = f"graph of {reserve.tokens:,} tokens over {reserve.cells:,} cells, {reserve.outputs:,} rows of logits"
     if copies(placement) > 1:
         why += f", inputs {copies(placement)} times"
+    return Term(size, why)
+
+
+def compute_interval(
+    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int
+) -> Interval:
+    """One GPU's compute buffer with its 90 % interval. Graphs are replayed exactly; what is open is how a backend
+    reorders them (Vulkan, Metal: a few buffers of one row a token more), and for recurrent layers, MLA and layers
+    left with the host, what it fuses and copies."""
+    return _doubted(model, placement, gpu_compute(model, options, build, placement, gpu, head_bytes=head))
+
+
+def host_interval(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> Interval:
+    """The host's compute buffer with its 90 % interval."""
+    return _doubted(model, placement, host_compute(model, options, build, placement))
+
+
+def _doubted(model: ModelSpec, placement: Placement, size: int) -> Interval:
     loose = any(group.kind in (AttentionKind.RECURRENT, AttentionKind.LATENT) for group in model.layer_groups)
-    below, above = (75, 140) if loose or not placement.whole else (97, 110)
-    return Term(Interval(size * below // 100, size, size * above // 100 + MIB), why)
+    split = not placement.whole and any(layer != HOST for layer in placement.layers)
+    below, above = (75, 140) if loose or split else (97, 110)
+    return Interval(size * below // 100, size, size * above // 100 + MIB)
 
 
 def _about(size: int, model: ModelSpec) -> Interval:

@@ -24,6 +24,7 @@ _FLASH_AUTO = 6325  # pull 15434 (August 2025): -fa auto
 _PAD_256 = 6970  # pulls 16812 and 17046 (November 2025): every cache in steps of 256 cells
 _AUTO_SLOTS = 6906  # pull 16736 (November 2025): -np auto = 4 slots that share one cache
 _FIT = 7400  # pull 16653 (December 2025): --fit on by default
+_OUTPUT_FIRST = 7520  # pull 18148 (December 2025): the output layer is the first to go to a GPU, not the last
 _VECTORS = 7640  # pull 18550 (January 2026): token ids and vectors are inputs of one graph
 _KEYS_ONLY = 7840  # pull 19067 (January 2026): MLA keeps no values
 _FUSED_RECURRENCE = 8180  # March 2026: gated delta nets as one operation
@@ -51,6 +52,7 @@ class BuildRules:
     pad_flash: int
     pad_plain: int
     window_pad_256: bool
+    output_first: bool
     vectors: int
     fused_recurrence: bool
     half_mask: bool
@@ -83,6 +85,7 @@ def _rules(build: int) -> BuildRules:
         pad_flash=256,
         pad_plain=256 if late else 32,
         window_pad_256=late,
+        output_first=build >= _OUTPUT_FIRST,
         vectors=(build >= _VECTORS) + (build >= _MIXED),
         fused_recurrence=build >= _FUSED_RECURRENCE,
         half_mask=build >= _HALF_MASK,

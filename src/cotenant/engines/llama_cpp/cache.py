@@ -110,7 +110,10 @@ _MHA_KEY, _MHA_VALUE, _ROTARY = 192, 128, 64
 
 
 def row_bytes(type_name: str, width: int) -> int:
-    """Bytes of a row of `width` elements. Raises InputError for a width that its blocks do not divide."""
+    """Bytes of a row of `width` elements. Raises InputError for a type that no cache has, or a width that its
+    blocks do not divide."""
+    if type_name not in TYPES:
+        raise InputError(f"no cache has the type {type_name[:40]!r}", hint=f"one of {', '.join(TYPES)}")
     size, block = TYPES[type_name]
     if width % block:
         raise InputError(f"a cache row of {width} elements does not divide into blocks of {block} ({type_name})")

@@ -16,10 +16,12 @@ HOST = -1
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`layers[i]` is the GPU of layer i, or HOST; `output` that of the output layer."""
+    """`layers[i]` is the GPU of layer i, or HOST; `output` that of the output layer. `pipeline`: the backend can
+    run several GPUs as one pipeline (CUDA, HIP and Vulkan can, RPC cannot)."""
 
     layers: tuple[int, ...]
     output: int
+    pipeline: bool = True
 
     def on(self, device: int) -> tuple[int, ...]:
         """The layers of a device."""
@@ -31,17 +33,26 @@ class Placement:
         return HOST not in self.layers and self.output != HOST
 
 
-def place(num_layers: int, n_gpu_layers: int, gpus: int, tensor_split: Sequence[float] = ()) -> Placement:
-    """Where every layer goes. Without `tensor_split` alike cards take equal shares (they go by free memory)."""
-    first = max(0, num_layers + 1 - max(0, n_gpu_layers))
+def place(
+    num_layers: int,
+    n_gpu_layers: int,
+    gpus: int,
+    tensor_split: Sequence[float] = (),
+    *,
+    output_first: bool = True,
+    pipeline: bool = True,
+) -> Placement:
+    """Where every layer goes. Without `tensor_split` alike cards take equal shares (they go by free memory).
+    `output_first`: the output layer is the first that goes to a GPU; else the last, after all others."""
+    first = max(0, num_layers + output_first - max(0, n_gpu_layers))
     active = min(max(0, n_gpu_layers), num_layers + 1)
     shares = list(tensor_split)[:gpus] or [1.0] * gpus
     shares += [0.0] * (gpus - len(shares))
     ends = [end / sum(shares) for end in accumulate(shares)] if sum(shares) > 0 else [1.0] * gpus
 
     def where(layer: int) -> int:
-        if layer < first or not active:
+        if layer < first or not active or layer - first >= active:
             return HOST
         return min(bisect_right(ends, (layer - first) / active), gpus - 1)
 
-    return Placement(tuple(where(layer) for layer in range(num_layers)), where(num_layers))
+    return Placement(tuple(where(layer) for layer in range(num_layers)), where(num_layers), pipeline)

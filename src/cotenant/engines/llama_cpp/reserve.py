@@ -84,7 +84,8 @@ def output_bytes(model: ModelSpec, options: LlamaCppOptions) -> int:
 
 def copies(placement: Placement) -> int:
     """Copies of every input: several GPUs work as a pipeline when nothing stayed with the host."""
-    return PIPELINE_COPIES if placement.whole and len({*placement.layers, placement.output}) > 1 else 1
+    several = placement.whole and placement.pipeline
+    return PIPELINE_COPIES if several and len({*placement.layers, placement.output}) > 1 else 1
 
 
 def shape_of(model: ModelSpec) -> GraphShape:

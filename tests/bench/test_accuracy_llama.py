@@ -1,0 +1,77 @@
+"""Records of llama.cpp and Ollama through the benchmark: published figures, and what counts as what."""
+
+import pytest
+
+from bench.accuracy_llama import answer_llama, llama_compute, llama_kv
+
+
+def record(**given) -> dict:
+    """SmolLM2-135M as llama.cpp b10229 printed it on a processor, unless said otherwise."""
+    usual = {
+        "id": "one", "engine": "llama.cpp", "version": "b10229", "arch": "llama",
+        "model": {"name": "SmolLM2-135M-Instruct", "quant": "Q4_1"}, "n_layer": 30, "n_layer_kv_full": 30,
+        "n_head": 9, "n_head_kv": 3, "head_dim_k": 64, "head_dim_v": 64, "n_embd": 576, "n_vocab": 49152,
+        "n_ctx": 8192, "n_parallel": 1, "kv_unified": False, "n_ubatch": 512, "flash_attn": "auto",
+        "type_k": "f16", "type_v": "f16", "backend": "CPU",
+        "measured": {"kv_total_mib": 180.0, "compute_buffer_mib": {"CPU": 21.51}},
+    }  # fmt: skip
+    return {**usual, **given}
+
+
+# xllamacpp's wheels of each build, run with SmolLM2-135M: n_ctx 8192, n_ubatch 512.
+@pytest.mark.parametrize(
+    ("version", "slots", "flash", "printed"),
+    [
+        ("b10229", 1, "auto", 21.51),
+        ("b10229", 4, "auto", 15.51),
+        ("b10229", 1, "off", 166.38),
+        ("b9538", 1, "auto", 21.51),
+        ("b9294", 1, "auto", 98.25),
+        ("b9294", 4, "auto", 99.38),
+        ("b7827", 4, "auto", 99.38),
+        ("b7827", 1, "off", 166.38),
+        ("b7079", 4, "auto", 98.25),
+        ("b7079", 1, "off", 165.26),
+        ("b11549", 1, "auto", 22.64),
+        ("b11549", 4, "auto", 16.64),
+        ("b11549", 1, "off", 167.51),
+    ],
+)
+def test_compute_buffer_by_build_is_what_the_engine_printed(version, slots, flash, printed):
+    measured = {"kv_total_mib": 180.0, "compute_buffer_mib": {"CPU": printed}}
+    found = answer_llama(record(version=version, n_parallel=slots, flash_attn=flash, measured=measured))
+    error = llama_compute(found)
+    assert error is not None
+    assert error.share == pytest.approx(0, abs=0.0005)
+    assert error.covered
+    cache = llama_kv(found)
+    assert cache is not None
+    assert cache.share == 0
+
+
+def test_measured_figures_are_no_inputs():
+    other = record(measured={"kv_total_mib": 1.0, "compute_buffer_mib": {"CPU": 1.0}})
+    assert answer_llama(other).compute == answer_llama(record()).compute
+    assert answer_llama(other).cache == answer_llama(record()).cache
+
+
+def test_a_record_without_shape_is_refused_and_not_eligible():
+    found = answer_llama(record(n_layer=None))
+    assert found.refusal == "the record tells no shape"
+    assert llama_kv(found) is None
+    assert llama_compute(found) is None
+
+
+def test_a_refusal_of_an_eligible_record_counts_as_wrong():
+    found = answer_llama(record(type_k="q9_9"))
+    assert found.refusal
+    assert llama_kv(found).share is None
+
+
+def test_only_the_part_that_was_printed_is_compared():
+    row = record(
+        arch="gpt-oss", model={"name": "gpt-oss-20b", "quant": None}, n_layer=24, n_layer_kv_full=12,
+        n_layer_kv_swa=12, n_swa=128, n_head=64, n_head_kv=8, n_embd=2880, n_vocab=201088, n_ctx=131072,
+        measured={"kv_total_mib": 3072.0, "kv_caches": [{"layers": 12, "mib": 3072.0}]},
+    )  # fmt: skip
+    assert llama_kv(answer_llama(row)).share == 0
