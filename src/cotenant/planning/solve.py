@@ -22,7 +22,7 @@ from cotenant.planning.check import check_plan
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.naive import SLOTS, usual_sizing
 from cotenant.planning.nearest import shortfalls_of
-from cotenant.planning.packing import place_exactly
+from cotenant.planning.placing import place_exactly
 from cotenant.planning.problem import Candidate, Placement, Problem
 from cotenant.planning.warnings import warnings_of
 from cotenant.planning.why import reasons_of

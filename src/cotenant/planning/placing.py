@@ -1,0 +1,197 @@
+"""The optimum over card patterns: relaxation, incumbent, listing within the gap, integer master, ties.
+
+    1  an incumbent (greedy) gives a cost C that some placement reaches
+    2  `relaxation` gives prices and a bound B; where every weight is a multiple of a step, B is rounded up to one
+    3  patterns generated so far make the restricted master; its placement lowers C
+    4  a placement of cost C or less uses only patterns whose reduced cost is at most C - B; `listing` has
+       them all, and `partition` finds the best among them: that is the optimum, with proof
+    5  `ties` settles headroom, quality and tidiness among the patterns that the optimal cost allows
+
+Where the list of step 4 is too long, the placement is the best found and the bound stays B. `gap` is always that
+of the cost. All limits count work (search nodes, patterns, branch-and-bound nodes), so an input has one answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import ceil, gcd
+
+from cotenant.planning.greedy import place_greedily
+from cotenant.planning.listing import list_patterns
+from cotenant.planning.packing import place_exactly as place_compactly
+from cotenant.planning.partition import Partition
+from cotenant.planning.problem import Candidate, Placement, Problem, least_headroom
+from cotenant.planning.relaxation import Relaxation, Relaxed
+from cotenant.planning.seating import Seated, Space, assignments_of
+from cotenant.planning.sites import Pattern, Seat, pattern_of, seats_of, sites_of
+from cotenant.planning.ties import Ties
+
+ROUNDS = 400
+SEARCH_NODES = 3_000_000
+_TOLERANCE = 1e-6
+_SMALLEST_STEP = 1e-3
+
+
+def place_exactly(problem: Problem, *, optional: bool = False) -> Placement | None:
+    """The best placement with its bound, or None when none was found (never with `optional`).
+
+    With `optional`, as many models as possible are placed, those of the highest priority first. Orders that do not
+    begin with the cost, and models that may stay out, go to the compact program (`packing`) as far as it reaches.
+    """
+    if optional or problem.objective[0] != "cost":
+        return place_compactly(problem, optional=optional)
+    return place_by_patterns(problem)
+
+
+def place_by_patterns(problem: Problem) -> Placement | None:
+    """The best placement of all models, cost first, with its bound and gap; None when none was found."""
+    if not problem.cards or not all(problem.candidates):
+        return None
+    space = Space(problem, sites_of(problem), seats_of(problem))
+    total = sum(site.weight * len(site.cards) for site in space.sites)
+    incumbent = _greedy_patterns(space)
+    relaxed = _relax(space, incumbent, total)
+    if relaxed.prices.bound > total + _TOLERANCE:
+        return None  # even fractions of patterns leave a model out
+    bound = rounded_up(relaxed.prices.bound, [site.weight for site in space.sites])
+    incumbent = _restricted(space, relaxed, incumbent, bound)
+    upper = _cost(space, incumbent) if incumbent else total
+    return _whole(space, relaxed, incumbent, bound, upper)
+
+
+def _relax(space: Space, incumbent: Seated | None, total: float) -> Relaxed:
+    relaxation = Relaxation(space.problem, space.sites, space.seats, missing=total + 1.0)
+    relaxation.add(_singles(space))
+    relaxation.add(pattern for _, pattern in incumbent or ())
+    return relaxation.solve(rounds=ROUNDS, limit=SEARCH_NODES)
+
+
+def _restricted(space: Space, relaxed: Relaxed, incumbent: Seated | None, bound: float) -> Seated | None:
+    """The better of the incumbent and the best that the generated patterns make."""
+    upper = _cost(space, incumbent) if incumbent else None
+    if upper is not None and upper <= bound + _TOLERANCE:
+        return incumbent
+    found = Partition(space).minimise(
+        relaxed.patterns, weigh=lambda one: space.sites[one.site].weight, closed=False, nodes=200
+    )
+    if found is None:
+        return incumbent
+    return found.seated if upper is None or _cost(space, found.seated) < upper - _TOLERANCE else incumbent
+
+
+def _whole(
+    space: Space, relaxed: Relaxed, incumbent: Seated | None, bound: float, upper: float
+) -> Placement | None:
+    """The proof by listing, and the ties; the incumbent where the list is too long."""
+    if incumbent is None or upper > bound + _TOLERANCE:
+        listing = list_patterns(space, relaxed.prices, upper)
+        if listing.complete:
+            step = step_of([site.weight for site in space.sites])
+            found = Partition(space).minimise(
+                listing.patterns, weigh=lambda one: space.sites[one.site].weight,
+                absolute_gap=max(_TOLERANCE, 0.4 * step),
+            )  # fmt: skip
+            if found is not None:
+                incumbent = found.seated
+                bound = max(bound, found.value if found.optimal else found.bound)
+    if incumbent is None:
+        return None
+    cost = _cost(space, incumbent)
+    full = Space(space.problem, space.sites, seats_of(space.problem, dominated=True))
+    order = [name for name in space.problem.objective if name != "cost"]
+    seated = Ties(full, relaxed.prices, cost, _moved(full, space, incumbent)).settle(order)
+    return _placement(full, seated, min(bound, cost), cost)
+
+
+def _placement(space: Space, seated: Seated, bound: float, cost: float) -> Placement:
+    assignments = assignments_of(space, seated)
+    gap = 0.0 if cost <= bound + _TOLERANCE else (cost - bound) / cost
+    least = least_headroom(space.problem, assignments)
+    return Placement(assignments, cost, bound, gap, proven=gap == 0.0, least_headroom=least)
+
+
+def step_of(weights: Sequence[float]) -> float:
+    """The largest step of which every weight is a multiple; 0 where that is finer than a tenth of a cent."""
+    scaled = [round(weight * 1e6) for weight in weights]
+    if any(abs(weight * 1e6 - whole) > 1e-3 for weight, whole in zip(weights, scaled, strict=True)):
+        return 0.0
+    step = gcd(*scaled) / 1e6
+    return step if step >= _SMALLEST_STEP else 0.0
+
+
+def rounded_up(bound: float, weights: Sequence[float]) -> float:
+    """The least multiple of the weights' step that is not below `bound`."""
+    step = step_of(weights)
+    return ceil((bound - _TOLERANCE) / step) * step if step else bound
+
+
+def _cost(space: Space, seated: Seated) -> float:
+    return sum(space.sites[pattern.site].weight for _, pattern in seated)
+
+
+def _singles(space: Space) -> list[Pattern]:
+    """Every seat alone on a card of every site that takes it."""
+    found = []
+    for number, site in enumerate(space.sites):
+        for place, seat in enumerate(space.seats):
+            if seat.offer == site.offer and seat.request not in site.barred:
+                ways = space.problem.candidates[seat.request]
+                option = min(seat.options, key=lambda each: (ways[each].claim_bytes, each))
+                if ways[option].claim_bytes <= site.room_bytes:
+                    found.append(pattern_of(space.problem, space.sites, number, ((seat, place, option),)))
+    return found
+
+
+def _greedy_patterns(space: Space) -> Seated | None:
+    """The greedy placement as patterns on cards; None where it leaves a model out."""
+    greedy = place_greedily(space.problem)
+    if len(greedy.placed) < len(space.problem.names):
+        return None
+    on: dict[int, list[tuple[Seat, int, int]]] = defaultdict(list)
+    for each in greedy.assignments:
+        triple = _seat_for(space, each.candidate)
+        for card in each.each_card():
+            on[card].append(triple)
+    site_of = {card: number for number, site in enumerate(space.sites) for card in site.cards}
+    return [
+        (card, pattern_of(space.problem, space.sites, site_of[card], tuple(triples)))
+        for card, triples in on.items()
+    ]
+
+
+def _seat_for(space: Space, candidate: Candidate) -> tuple[Seat, int, int]:
+    """The seat and option that take the place of a candidate: itself, or one that dominates it."""
+    for number, seat in enumerate(space.seats):
+        if (seat.request, seat.offer) != (candidate.request, candidate.offer):
+            continue
+        if (seat.ranks, seat.tensor_parallel_size) != (candidate.ranks, candidate.tensor_parallel_size):
+            continue
+        for option in seat.options:
+            one = space.problem.candidates[seat.request][option]
+            if (
+                one.claim_bytes <= candidate.claim_bytes
+                and one.busy <= candidate.busy
+                and one.slack >= candidate.slack
+            ):
+                return seat, number, option
+    raise ValueError(f"{candidate} has no seat")
+
+
+def _moved(full: Space, space: Space, seated: Seated) -> Seated:
+    """The same patterns with the seat numbers of the space that holds every option."""
+    found = {}
+    for number, seat in enumerate(full.seats):
+        for option in seat.options:
+            found[seat.request, option] = (seat, number, option)
+    return [
+        (
+            card,
+            pattern_of(
+                full.problem, full.sites, one.site,
+                tuple(found[space.seats[seat].request, option]
+                      for seat, option in zip(one.seats, one.options, strict=True)),
+            ),
+        )
+        for card, one in seated
+    ]  # fmt: skip

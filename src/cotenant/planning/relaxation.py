@@ -1,0 +1,160 @@
+"""The linear relaxation over card patterns by column generation, and the lower bound that it proves.
+
+    sets        m models, k sites of count n_k and price w_k, p patterns (each of one site)
+    variables   use[p] >= 0        cards that carry pattern p
+    minimise    sum_p w_k(p) use[p]
+    subject to  sum_p sum_{seats s of m in p} use[p] / ranks_s >= 1      for each model       dual pi_m >= 0
+                sum_{p of k} use[p] <= n_k                               for each site        dual mu_k >= 0
+
+For any pi >= 0 and scale t > 0, with z_k the most that a pattern of site k is worth under value[s] = pi_m/ranks_s,
+
+    sum_m pi_m / t - sum_k n_k max(0, z_k / t - w_k)
+
+bounds every placement from below (Lagrange; t as in Farley 1990). z_k comes from the exact search of `patterns`,
+or from its bound where the search stops at its limit, so the figure holds at every moment, not only at the end.
+The prices are looked for between the master's and the best so far (Wentges 1997), which calms them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cotenant.planning.patterns import Found, PatternSearch
+from cotenant.planning.problem import Problem
+from cotenant.planning.sites import Pattern, Seat, Site
+
+if TYPE_CHECKING:
+    from highspy import Highs
+
+_SMOOTHING = 0.5
+_EPSILON = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Feasible duals: `models` and `sites` in the problem's weights, and the `bound` that they prove."""
+
+    models: tuple[float, ...]
+    sites: tuple[float, ...]
+    bound: float
+
+    def values(self, seats: Sequence[Seat]) -> list[float]:
+        """What each seat is worth."""
+        return [self.models[seat.request] / seat.ranks for seat in seats]
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxed:
+    """The end of the column generation: prices, the patterns generated, each one's share in the last solution."""
+
+    prices: Prices
+    patterns: tuple[Pattern, ...]
+    shares: tuple[float, ...]
+    value: float
+    rounds: int
+    nodes: int
+
+
+class Relaxation:
+    """The restricted master and its searches. `missing` prices a model left out while columns are few."""
+
+    def __init__(
+        self, problem: Problem, sites: tuple[Site, ...], seats: tuple[Seat, ...], *, missing: float
+    ) -> None:
+        import highspy
+
+        self._problem, self._sites, self._seats = problem, sites, seats
+        self._searches = [PatternSearch(problem, sites, number, seats) for number in range(len(sites))]
+        self._patterns: list[Pattern] = []
+        self._known: set[tuple[int, tuple[int, ...]]] = set()
+        self._highs: Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no types
+        for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1), ("presolve", "off")):
+            self._highs.setOptionValue(option, value)
+        for request in range(len(problem.names)):
+            self._highs.addRow(1.0, highspy.kHighsInf, 0, [], [])
+            self._highs.addCol(missing, 0.0, highspy.kHighsInf, 1, [request], [1.0])
+        for site in sites:
+            self._highs.addRow(-highspy.kHighsInf, float(len(site.cards)), 0, [], [])
+        self.nodes = 0
+
+    def add(self, patterns: Iterable[Pattern]) -> int:
+        """Add those that are not there yet; how many were new."""
+        import highspy
+
+        before = len(self._patterns)
+        models = len(self._problem.names)
+        for one in patterns:
+            if (one.site, one.seats) in self._known:
+                continue
+            self._known.add((one.site, one.seats))
+            self._patterns.append(one)
+            rows = [self._seats[seat].request for seat in one.seats] + [models + one.site]
+            shares = [1.0 / self._seats[seat].ranks for seat in one.seats] + [1.0]
+            self._highs.addCol(
+                self._sites[one.site].weight, 0.0, highspy.kHighsInf, len(rows), rows, shares
+            )  # fmt: skip
+        return len(self._patterns) - before
+
+    def solve(self, *, rounds: int, limit: int) -> Relaxed:
+        """Generate until no pattern pays, or `rounds` or `limit` nodes are spent."""
+        models = len(self._problem.names)
+        best = Prices((0.0,) * models, (0.0,) * len(self._sites), 0.0)
+        value, turn = 0.0, 0
+        for turn in range(1, rounds + 1):
+            value, pi, mu = self._solve_master()
+            if best.bound >= value - _EPSILON or self.nodes > limit:
+                break
+            between = best.bound > 0 and turn > 1
+            weight = _SMOOTHING if between else 0.0
+            found, prices = self._price(_blend(best.models, pi, weight), _blend(best.sites, mu, weight), limit)
+            best = max(best, prices, key=lambda each: each.bound)
+            added = self.add(pattern for each in found for pattern in each.patterns)
+            if not added and between:
+                found, prices = self._price(pi, mu, limit)
+                best = max(best, prices, key=lambda each: each.bound)
+                added = self.add(pattern for each in found for pattern in each.patterns)
+            if not added:
+                break
+        shares = tuple(self._highs.getSolution().col_value)[models:]
+        shares += (0.0,) * (len(self._patterns) - len(shares))
+        return Relaxed(best, tuple(self._patterns), shares, value, turn, self.nodes)
+
+    def _solve_master(self) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
+        self._highs.run()
+        duals = self._highs.getSolution().row_dual
+        models = len(self._problem.names)
+        pi = tuple(max(0.0, dual) for dual in duals[:models])
+        mu = tuple(max(0.0, -dual) for dual in duals[models:])
+        return self._highs.getInfo().objective_function_value, pi, mu
+
+    def _price(self, pi: Sequence[float], mu: Sequence[float], limit: int) -> tuple[list[Found], Prices]:
+        values = [pi[seat.request] / seat.ranks for seat in self._seats]
+        found = []
+        for site, search, price in zip(self._sites, self._searches, mu, strict=True):
+            one = search.best(values, site.weight + price + _EPSILON, limit=max(1000, limit // 50))
+            self.nodes += one.nodes
+            found.append(one)
+        return found, feasible_prices(self._sites, pi, [one.most for one in found])
+
+
+def feasible_prices(sites: Sequence[Site], pi: Sequence[float], most: Sequence[float]) -> Prices:
+    """The scale t that makes the bound of this module's head the highest, and the duals that prove it."""
+    scales = {1.0} | {
+        each / site.weight
+        for each, site in zip(most, sites, strict=True)
+        if site.weight > 0 and each > site.weight
+    }
+    best: Prices | None = None
+    for scale in sorted(scales):
+        mu = [max(0.0, each / scale - site.weight) for each, site in zip(most, sites, strict=True)]
+        bound = sum(pi) / scale - sum(len(site.cards) * each for each, site in zip(mu, sites, strict=True))
+        if best is None or bound > best.bound:
+            best = Prices(tuple(each / scale for each in pi), tuple(mu), bound)
+    assert best is not None
+    return best
+
+
+def _blend(one: Sequence[float], other: Sequence[float], weight: float) -> tuple[float, ...]:
+    return tuple(weight * left + (1 - weight) * right for left, right in zip(one, other, strict=True))

@@ -1,0 +1,114 @@
+"""What decides among placements of the least cost: headroom, quality and tidiness, each settled in its turn.
+
+Headroom is the least share left free over the used cards: the highest threshold for which patterns that keep it
+still make a placement of that cost, found by bisection over the patterns' own headrooms. Quality adds up the
+ranks of the chosen precisions in the decision matrix; tidiness is the number of ranks, then GiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cotenant.planning.listing import list_patterns
+from cotenant.planning.partition import Limit, Partition, Solution
+from cotenant.planning.relaxation import Prices
+from cotenant.planning.seating import Seated, Space
+from cotenant.planning.sites import Pattern
+
+_TOLERANCE = 1e-6
+_HEADROOM_TOLERANCE = 1e-4  # a smaller share of a card is not worth a worse precision
+_GIB = 2**30
+
+
+@dataclass(slots=True)
+class Ties:
+    """Settles objectives one by one from `best`, of cost `cost`, in `space`, whose seats hold every option.
+
+    `prices` say which patterns that cost allows. A step whose patterns are too many to list, or whose program
+    finds nothing within its work limit, leaves what the step before found.
+    """
+
+    space: Space
+    prices: Prices
+    cost: float
+    best: Seated
+    _least: float = 0.0
+    _quality_first: bool = False
+    _limits: list[Limit] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        sites = self.space.sites
+        self._limits.append(Limit(lambda one: sites[one.site].weight, lambda _: 0.0, self.cost + _TOLERANCE))
+
+    def settle(self, order: Sequence[str]) -> Seated:
+        """The best placement in `order`, then in tidiness."""
+        for name in order:
+            if name == "headroom":
+                self._settle_headroom()
+            elif name == "quality":
+                self._settle_quality()
+        self._settle_tidiness()
+        return self.best
+
+    def _settle_headroom(self) -> None:
+        low = _least_of(self.best)
+        patterns = self._list(low)
+        steps = sorted({one.headroom for one in patterns if one.headroom > low + _TOLERANCE})
+        first, last = 0, len(steps)  # steps[:first] can be kept, steps[last:] cannot
+        while first < last:
+            middle = (first + last) // 2
+            least = steps[middle]
+            kept = self._list(least) if self._quality_first else [one for one in patterns if one.headroom >= least]
+            found = Partition(self.space).minimise(kept, weigh=lambda _: 0.0, limits=self._limits)
+            if found is None:
+                last = middle
+            else:
+                self.best, low = found.seated, _least_of(found.seated)
+                first = max(middle + 1, sum(step <= low + _TOLERANCE for step in steps))
+        self._least = low - _HEADROOM_TOLERANCE
+
+    def _settle_quality(self) -> None:
+        self._quality_first = True
+
+        def rank(seat: int) -> float:
+            mine = self.space.seats[seat]
+            return float(self.space.problem.candidates[mine.request][mine.options[0]].quality_rank)
+
+        self._settle_total(Limit(lambda one: float(one.quality), rank, 0.0))
+
+    def _settle_tidiness(self) -> None:
+        seats, candidates = self.space.seats, self.space.problem.candidates
+
+        def card(one: Pattern) -> float:
+            single = [(seats[seat], option) for seat, option in zip(one.seats, one.options, strict=True)]
+            return sum(
+                1 + candidates[seat.request][option].claim_bytes / _GIB * 1e-6
+                for seat, option in single
+                if seat.ranks == 1
+            )
+
+        def several(seat: int) -> float:
+            mine = seats[seat]
+            claim = candidates[mine.request][mine.options[0]].claim_bytes
+            return mine.ranks * (1 + claim / _GIB * 1e-6)
+
+        self._settle_total(Limit(card, several, 0.0))
+
+    def _settle_total(self, total: Limit) -> None:
+        found: Solution | None = Partition(self.space).minimise(
+            self._list(self._least), weigh=total.weigh, weigh_seat=total.weigh_seat, limits=self._limits
+        )
+        if found is not None:
+            self.best = found.seated
+            self._limits.append(Limit(total.weigh, total.weigh_seat, found.value + _TOLERANCE))
+
+    def _list(self, least: float) -> tuple[Pattern, ...]:
+        listing = list_patterns(
+            self.space, self.prices, self.cost, least_headroom=least, quality_first=self._quality_first
+        )
+        return listing.patterns if listing.complete else ()
+
+
+def _least_of(seated: Seated) -> float:
+    return min((pattern.headroom for _, pattern in seated), default=0.0)
