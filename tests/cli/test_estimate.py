@@ -182,7 +182,6 @@ def test_lora_options_make_room_for_adapters(run: Run) -> None:
         ((LLAMA_8B, "--gpu", "A100-80GB-SMX"), "A100-80GB-SMX", "A100-80GB-SXM"),
         ((LLAMA_8B, *A100, "--engine", "vlm"), "unknown engine 'vlm'", "vllm"),
         ((LLAMA_8B, *A100, "--engine", "vllm@0.1"), "older than any rule", "0.3.0"),
-        ((LLAMA_8B, *A100, "--engine", "sglang"), "not built yet", "vllm"),
         ((LLAMA_8B, *A100, "--quantization", "awq-int5"), "unknown format 'awq-int5'", "awq-int4"),
         ((LLAMA_8B, *A100, "--max-model-len=-5"), "max_model_len must be a whole number", ""),
         ((LLAMA_8B, *A100, "--max-model-len", "999999999999"), "max_model_len must be", ""),
