@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import total_ordering
 
 from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import ModelSpec
 
 _NUMBER = re.compile(r"\d+")
 
@@ -63,11 +64,23 @@ class AdapterSlots:
 
 
 @dataclass(frozen=True, slots=True)
+class Speculation:
+    """Speculative decoding: `tokens` proposed a step by `method` (mtp, eagle3, dflash, ngram ...). `draft`: the
+    structure of a draft with weights of its own; None where the layers are the checkpoint's, or there are none."""
+
+    method: str
+    tokens: int
+    draft: ModelSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """One replica's launch settings. None means the engine's own default for its version and card.
 
-    `gpu_memory_utilization` is a fraction 0..1 as the engine reads it; `kv_cache_memory_bytes` sets the pool
-    directly where the version knows it.
+    `gpu_memory_utilization` is a fraction 0..1 as the engine reads it (mem_fraction_static, cuda_memory_fraction,
+    free_gpu_memory_fraction); `kv_cache_memory_bytes` sets the pool directly where the version knows it, and
+    `kv_cache_tokens` caps it (max_total_tokens, kv_cache_config.max_tokens). `max_input_tokens` is TGI's longest
+    prompt, `max_graph_batch` the largest batch with a CUDA graph.
     """
 
     tensor_parallel_size: int = 1
@@ -85,3 +98,7 @@ class EngineSettings:
     adapters: AdapterSlots | None = None
     data_parallel_size: int = 1  # copies of attention in one replica, each with its own cache; experts are shared
     llama_cpp: LlamaCppOptions | None = None  # what llama.cpp and Ollama are told beyond that
+    kv_cache_tokens: int | None = None
+    max_input_tokens: int | None = None
+    max_graph_batch: int | None = None
+    speculation: Speculation | None = None

@@ -15,24 +15,19 @@ from cotenant.engines.llama_cpp.options import options_from as llama_cpp_options
 from cotenant.engines.ollama import OLLAMA
 from cotenant.engines.ollama import options_from as ollama_options
 from cotenant.engines.rules import EngineRules
+from cotenant.engines.sglang import SGLANG
+from cotenant.engines.tensorrt_llm import TENSORRT_LLM
+from cotenant.engines.tgi import TGI
 from cotenant.engines.vllm import VLLM
-from cotenant.errors import InputError, UnknownEngineError, UnsupportedError
+from cotenant.errors import InputError, UnknownEngineError
 
-ENGINES: tuple[EngineRules, ...] = (VLLM, LLAMA_CPP, OLLAMA)
-
-PLANNED = {
-    "sglang": ("sglang", "sgl"),
-    "tgi": ("tgi", "text-generation-inference"),
-    "tensorrt-llm": ("tensorrt-llm", "trtllm", "trt-llm"),
-}
-"""Engines whose rules are not written yet, with the names that people give them."""
+ENGINES: tuple[EngineRules, ...] = (VLLM, SGLANG, TGI, TENSORRT_LLM, LLAMA_CPP, OLLAMA)
 
 
 def find_engine(text: str) -> tuple[EngineRules, Version]:
     """``vllm``, ``vLLM@0.21`` or an alias. Without a version the newest that the rules know.
 
-    Raises UnknownEngineError for an unknown name or a version that no rule covers, UnsupportedError for an
-    engine that is planned but not built.
+    Raises UnknownEngineError for an unknown name or a version that no rule covers.
     """
     name, _, wanted = text.strip().partition("@")
     key = name.strip().lower().replace("_", "-")
@@ -79,14 +74,11 @@ def _version(engine: EngineRules, wanted: str) -> Version:
     return version
 
 
-def _unknown(name: str, key: str) -> UnknownEngineError | UnsupportedError:
-    known = ", ".join(engine_names())
-    for planned, names in PLANNED.items():
-        if key in names:
-            return UnsupportedError(f"{planned} is planned but not built yet", hint=f"engines so far: {known}")
+def _unknown(name: str, key: str) -> UnknownEngineError:
     from difflib import get_close_matches
 
-    near = get_close_matches(key, [*_BY_NAME, *(n for names in PLANNED.values() for n in names)], n=1)
+    known = ", ".join(engine_names())
+    near = get_close_matches(key, _BY_NAME, n=1)
     hint = f"did you mean {near[0]}? engines: {known}" if near else f"engines: {known}"
     return UnknownEngineError(f"unknown engine {name[:60]!r}", hint=hint)
 

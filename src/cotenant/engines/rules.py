@@ -31,6 +31,38 @@ class Printed(StrEnum):
 
     BLOCKS = "blocks"  # blocks / groups x tokens a block
     CONCURRENCY = "concurrency"  # (pool / one longest sequence) x max_model_len
+    TOKENS = "tokens"  # those of the layers that keep everything
+
+
+class Base(StrEnum):
+    """What an engine's fraction is a fraction of."""
+
+    CARD = "card"  # the card's whole capacity
+    AT_START = "at start"  # what is free once the process stands, before the weights
+    REST = "rest"  # what is free after weights and warm-up
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRules:
+    """How the pool is sized from an engine's fraction.
+
+        CARD      pool = kept x (fraction x usable x capacity - spent - first) + first
+        AT_START  pool = fraction x (capacity - others - what the process took before) - spent
+        REST      pool = fraction x (capacity - others - spent)
+
+    `spent` are weights, runtime inside the budget and, with `activations_inside`, the warm-up's peak (else that
+    needs what the fraction leaves). `first`: the cache of the warm-up's own batch, which `kept` spares; only with
+    `warms_cache`. `of_free`: the pool is cut from what is really free, so that only what comes after it can
+    overflow the card. `holds_longest`: refuses to start when the pool cannot hold one longest sequence.
+    """
+
+    base: Base = Base.CARD
+    usable: float = 1.0
+    kept: float = 1.0
+    activations_inside: bool = True
+    warms_cache: bool = False
+    of_free: bool = False
+    holds_longest: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +71,23 @@ class CacheRules:
 
     `block_size` and `latent_block_size` (MLA) are tokens a block. `hybrid`: layers that forget (windows,
     chunks) get pages of their own and give them back; else every attention layer is reserved as if it kept
-    all tokens. Hybrid layers are dealt into groups of equal size: the smallest kind's number of layers, or
-    the largest's where that is below `padding_ratio` times the smallest. A windowed layer keeps the window
+    all tokens; `hybrid_chunks`: also where some layers attend to chunks. Hybrid layers are dealt into groups of
+    equal size: the smallest kind's number of layers, or the largest's where that is below `padding_ratio` times the smallest. A windowed layer keeps the window
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     `packed`: architectures whose cache has a format of its own, with its bytes an element.
+    `own_pools`: layers that keep everything, windows and states have pools of their own, sized against each
+    other: a window's pool has `window_ratio` tokens for each of the first, the states' pool `state_ratio` bytes
+    for each of both; a sequence takes of every pool, and the first that is full decides.
+    `own_windows`: only these architectures' windows have such a pool (None: all); others keep every token.
+    `latent_heads_width`: MLA is cached expanded, a key and a value of that width for every head (0: as it is).
     """
 
     block_size: int = 16
     latent_block_size: int = 64
     hybrid: bool = True
+    hybrid_chunks: bool = True
     padding_ratio: float = 1.5
     batches_in_flight: int = 1
     state_alignment: int = 16
@@ -57,6 +95,11 @@ class CacheRules:
     printed: Printed = Printed.CONCURRENCY
     rest_on_last_stage: bool = False
     packed: tuple[tuple[str, float], ...] = ()
+    own_pools: bool = False
+    window_ratio: float = 1.0
+    state_ratio: float = 1.0
+    own_windows: frozenset[str] | None = None
+    latent_heads_width: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +110,8 @@ class ProfileRules:
     max_num_seqs. `compiled`: the forward pass runs compiled, so intermediates die early.
     `latent_workspace_tokens`: MLA's chunked-prefill workspace, whose up-projection is allocated in full.
     `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs.
+    `prompt_logit_bytes`: alive per element of (tokens x vocabulary) where the warm-up asks for the logits of every
+    prompt token, whole on each rank; `gathered_logits`: each rank holds its own part of them beside the whole.
     """
 
     logit_bytes: float
@@ -77,6 +122,8 @@ class ProfileRules:
     moe_chunk_tokens: int = 32768
     latent_workspace_tokens: int = 0
     resident_logit_bytes: float = 0.0
+    prompt_logit_bytes: float = 0.0
+    gathered_logits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +134,9 @@ class RuntimeRules:
     it). `graphs_in_budget`: an estimate of CUDA graphs is subtracted before the pool is sized (else graphs
     come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
     `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
-    captured per size, up to `largest_graph` tokens.
+    captured per size, up to `largest_graph` tokens; `graph_sizes` where they do not follow vLLM's steps.
+    `slot_bytes`: a table kept for each (slot x token of max_model_len), past the budget. `libraries`: what its
+    kernels and workspaces take, where that is more than PyTorch's own.
     """
 
     context_in_budget: bool
@@ -97,6 +146,9 @@ class RuntimeRules:
     start_check: bool
     graph_modes: int
     largest_graph: int
+    graph_sizes: tuple[int, ...] = ()
+    slot_bytes: int = 0
+    libraries: Interval | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +223,9 @@ class MemoryRules:
     unsplit_weights: bool = False
     allocate: Allocate | None = None
     notes: tuple[str, ...] = ()
+    pool: PoolRules = PoolRules()
+    has_cache_tokens: bool = False  # knows kv_cache_tokens
+    share_option: str = "gpu_memory_utilization"  # what it calls its fraction
 
 
 class EngineRules(Protocol):
@@ -215,8 +270,8 @@ class EngineRules(Protocol):
         version does not know).
         """
 
-    def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
-        """What the engine allows itself of a card of that capacity, from resolved settings."""
+    def budget(self, base: Interval, settings: EngineSettings) -> Interval:
+        """What the engine allows itself of `base` (what its fraction multiplies), from resolved settings."""
 
     def arguments(
         self,

@@ -51,6 +51,7 @@ def activations(
     key = (
         settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
         settings.max_model_len if latent else 0, settings.block_size, settings.enforce_eager,
+        settings.max_graph_batch,
     )  # fmt: skip
     return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
 
@@ -63,9 +64,12 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     layer = _layer_bytes(model, widths, tokens, settings, rules)
     sampler, rows = 0.0, 0
     if last_stage and not model.encoder_only:
-        rows = min(settings.max_num_seqs or 1, tokens)
+        rows = min(settings.max_num_seqs or 1, tokens, settings.max_graph_batch or tokens)
         sampler = _sampler_bytes(model, rows, tokens, rules)
     resident = rows * model.vocab_size * rules.resident_logit_bytes
+    prompts = _prompt_logits(model, tokens, settings, rules) if last_stage else 0.0
+    if prompts > max(layer, sampler):
+        return _whole_prompts(model, tokens, prompts, resident)
     text = max(layer, sampler) + resident
     least = text
     if sampler > layer and rules.logit_bytes_low < rules.logit_bytes:
@@ -83,6 +87,22 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     return Term(
         Interval(round(low), round(value), round(max(high, value) + 2 * images.peak)), f"profile run: {what}"
     )
+
+
+def _prompt_logits(model: ModelSpec, tokens: int, settings: EngineSettings, rules: ProfileRules) -> float:
+    """Logits of every prompt token: while they are gathered, a rank's part beside the whole; then what is made of
+    them."""
+    if not rules.prompt_logit_bytes:
+        return 0.0
+    ranks = settings.tensor_parallel_size
+    gathered = _ELEMENT * (1 + 1 / ranks) if ranks > 1 and rules.gathered_logits else 0.0
+    return tokens * model.vocab_size * max(rules.prompt_logit_bytes, gathered)
+
+
+def _whole_prompts(model: ModelSpec, tokens: int, logits: float, resident: float) -> Term:
+    value = logits + 2 * tokens * model.hidden_size * _ELEMENT + resident
+    why = f"warm-up: logits of all {tokens:,} prompt tokens, {model.vocab_size:,} each, unsplit"
+    return Term(Interval(round(value * 0.9), round(value), round(value * 1.15 + 150 * MIB)), why)
 
 
 def _sampler_bytes(model: ModelSpec, rows: int, tokens: int, rules: ProfileRules) -> float:

@@ -14,11 +14,16 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
+from cotenant.estimation.allocated import allocated_estimate
 from cotenant.estimation.memory import ReplicaMemory, replica_memory
+from cotenant.estimation.pool import share_for
 from cotenant.units import format_gib
 
 STEPS = 1000
 """Utilisations are rounded up to a thousandth: what people write, and what every version reads."""
+
+CAPPED_SHARE = 0.98
+"""The fraction beside a pool given in tokens: room for it whoever came before, but not the last bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +60,73 @@ def settings_for_pool(
     utilisation up to 1 does.
     """
     open_settings = replace(settings, kv_cache_memory_bytes=None)
+    if engine.rules(version, gpu).allocate is not None:  # its settings are its pool
+        return allocated_sizing(model, gpu, open_settings, engine=engine, version=version, format=format)
     memory = replica_memory(
         model, gpu, open_settings, engine=engine, version=version, format=format, used_bytes=used_bytes
     )
     return size_pool(memory, kv_bytes, in_bytes=in_bytes and memory.rules.has_cache_bytes)
 
 
+def allocated_sizing(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    *,
+    engine: EngineRules,
+    version: Version,
+    format: QuantizationFormat,  # noqa: A002
+) -> Sizing:
+    """The same for an engine that allocates what its settings say: the cache of every slot, whole."""
+    found = allocated_estimate(model, gpu, settings, engine=engine, version=version, format=format)
+    claimed = max(rank.claimed_bytes for rank in found.per_gpu)
+    surely = max(rank.capacity.value - rank.headroom.low for rank in found.per_gpu)
+    note = "the engine allocates the cache of all its slots at start"
+    return Sizing(found.settings, found.kv_cache.reserved_bytes, claimed, surely, note)
+
+
 def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing:
     """The same from terms that are already there."""
     needs = pool_needs(memory, kv_bytes)
     likely, surely = claimed_before_graphs(memory, needs)
-    capacity, outside = memory.capacity, memory.stages[0].runtime.outside
+    capacity, outside = memory.capacity, memory.stages[0].beyond
     if in_bytes and memory.layout.groups:  # without a cache there is no pool to ask for
         share = min(1.0, _up(likely / capacity.value))
         chosen = replace(memory.settings, kv_cache_memory_bytes=max(needs), gpu_memory_utilization=share)
         note = "the pool is given in bytes; the utilisation is only what must be free at start"
         return Sizing(chosen, max(needs), likely + outside.value, surely + outside.high, note)
-    share = _up(surely / capacity.low)
+    share = _up(_share_for(memory, needs))
     if share > 1:
         raise UnsupportedError(
             f"needs {format_gib(surely)} with its KV cache, the card has {format_gib(capacity.low)}",
             hint="fewer or shorter sequences, smaller weights, or more GPUs",
         )
+    if memory.rules.has_cache_tokens and memory.layout.groups:
+        return _capped(memory, needs)
     chosen = replace(memory.settings, gpu_memory_utilization=share)
-    budget = ceil(share * capacity.value)
-    note = "the utilisation holds the pool at the upper end of the other terms' 90 % interval"
+    note = "the fraction holds the pool at the upper end of the other terms' 90 % interval"
+    budget = ceil(share * memory.rules.pool.usable * capacity.value)
     return Sizing(chosen, max(needs), budget + outside.value, budget + outside.high, note)
+
+
+def _share_for(memory: ReplicaMemory, needs: list[int]) -> float:
+    """The fraction that holds every stage's pool."""
+    return max(
+        share_for(memory.rules.pool, stage.base, stage.spent, need, stage.first)
+        for stage, need in zip(memory.stages, needs, strict=True)
+    )
+
+
+def _capped(memory: ReplicaMemory, needs: list[int]) -> Sizing:
+    """The pool asked for in tokens: the same whatever neighbours hold, as long as the fraction leaves it room. The
+    fraction is of what is free when this engine starts, so that it must not count on an empty card."""
+    size = memory.layout.block_bytes[0] or max(memory.layout.block_bytes)
+    tokens = max(needs) // size * memory.layout.groups[0].block_size
+    chosen = replace(memory.settings, kv_cache_tokens=tokens, gpu_memory_utilization=CAPPED_SHARE)
+    pairs = [(stage, need) for stage, need in zip(memory.stages, needs, strict=True)]
+    likely = max(stage.spent.value + need + stage.beyond.value for stage, need in pairs)
+    surely = max(stage.spent.high + need + stage.beyond.high for stage, need in pairs)
+    return Sizing(chosen, max(needs), likely, surely, "the pool is given in tokens; the fraction only bounds it")
 
 
 def claimed_before_graphs(memory: ReplicaMemory, needs: list[int]) -> tuple[int, int]:

@@ -67,18 +67,21 @@ class PageGroup:
 class CacheLayout:
     """The pool of every stage: `block_bytes` a stage is what one block takes of one rank there.
 
-    `batch_factor` x max_num_batched_tokens are in flight. Empty `groups`: the model caches nothing.
+    `batch_factor` x max_num_batched_tokens are in flight. `apart`: every group has a pool of its own, of as many
+    blocks. Empty `groups`: the model caches nothing.
     """
 
     groups: tuple[PageGroup, ...]
     block_bytes: tuple[int, ...]
     printed: Printed
     batch_factor: int
+    apart: bool = False
 
     def sequence_blocks(self, tokens: int, batched_tokens: int) -> int:
         """Blocks of the pool that the engine reserves for one sequence of `tokens`."""
         in_flight = self.batch_factor * batched_tokens
-        return sum(group.blocks(tokens, in_flight) for group in self.groups)
+        each = [group.blocks(tokens, in_flight) for group in self.groups]
+        return max(each, default=0) if self.apart else sum(each)
 
     def sequence_bytes(self, tokens: int, batched_tokens: int, stage: int = 0) -> int:
         """Bytes of one rank of a stage that the engine reserves for one sequence of `tokens`."""
@@ -103,6 +106,12 @@ class CacheLayout:
         others = (group for group in self.groups if group.kind not in _KEEPS_ALL)
         return round(sum(group.needed(max_model_len, stage) for group in others))
 
+    def bytes_of_tokens(self, tokens: int, stage: int = 0) -> int:
+        """Bytes of one rank of a stage in a pool of `tokens`, as the engine counts them."""
+        if not self.groups:
+            return 0
+        return -(-tokens // self.groups[0].block_size) * self.block_bytes[stage]
+
     def blocks_in(self, pools: tuple[int, ...]) -> int:
         """Blocks that every stage's pool of so many bytes can hold: the smallest stage decides."""
         return max(
@@ -113,6 +122,8 @@ class CacheLayout:
         """The number of tokens that the engine's log shows for a pool of `blocks`."""
         if not self.groups:
             return 0
+        if self.printed is Printed.TOKENS:
+            return blocks * self.groups[0].block_size
         if self.printed is Printed.BLOCKS:
             sizes = [group.block_size for group in self.groups if group.token_bytes]
             return blocks // len(self.groups) * min(sizes, default=max_model_len)
@@ -130,6 +141,7 @@ def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) 
         settings.block_size,
         settings.kv_cache_dtype,
         settings.dtype,
+        _rejectable(settings),
     )
     return _CACHE.get((model, rules), key, lambda: _layout(model, settings, rules))
 
@@ -141,6 +153,9 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
     kinds = [_page_group(model, group, settings, block, stages, rules) for group in model.layer_groups]
     groups = [group for group in kinds if group is not None]
     groups += [index for group in model.layer_groups if (index := _index_group(group, block, stages)) is not None]
+    if rules.own_pools:
+        groups, per_stage = _own_pools(groups, rules, len(stages))
+        return CacheLayout(tuple(groups), per_stage, rules.printed, rules.batches_in_flight, apart=True)
     if _shares_one_pool(groups):
         joined, per_stage = _joined(groups, len(stages))
         return CacheLayout(joined, per_stage, rules.printed, rules.batches_in_flight)
@@ -175,12 +190,25 @@ def _page_group(
         state = _state_bytes(group, ranks)
         if not rules.hybrid:
             return None
-        return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=rules.state_blocks)
+        blocks = rules.state_blocks + _rejectable(settings)
+        return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=blocks)
     own = next((size for name, size in rules.packed if name == model.architecture), None)
-    token = _token_bytes(group, ranks, kv_element_bytes(model, settings) if own is None else own)
-    kind = group.kind if rules.hybrid or group.kind in _KEEPS_ALL else AttentionKind.FULL
+    token = _token_bytes(group, ranks, kv_element_bytes(model, settings) if own is None else own, rules)
+    forgets = _forgets(model, rules) and (rules.own_windows is None or model.architecture in rules.own_windows)
+    kind = group.kind if forgets or group.kind in _KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in _FORGETS else None
     return PageGroup(kind, layers, block, round(block * token), token, window)
+
+
+def _forgets(model: ModelSpec, rules: CacheRules) -> bool:
+    """Whether layers that forget have pages of their own: one kind that may not switches it off for all."""
+    chunked = any(group.kind is AttentionKind.CHUNKED for group in model.layer_groups)
+    return rules.hybrid and (rules.hybrid_chunks or not chunked)
+
+
+def _rejectable(settings: EngineSettings) -> int:
+    """Tokens of a step that may be rejected: a state is kept for each."""
+    return settings.speculation.tokens if settings.speculation else 0
 
 
 def _index_group(group: LayerGroup, block: int, stages: tuple[range, ...]) -> PageGroup | None:
@@ -198,8 +226,10 @@ def _counts(group: LayerGroup, stages: tuple[range, ...]) -> tuple[int, ...]:
     return tuple(sum(layer in stage for layer in group.layers) for stage in stages)
 
 
-def _token_bytes(group: LayerGroup, ranks: int, element: float) -> float:
+def _token_bytes(group: LayerGroup, ranks: int, element: float, rules: CacheRules) -> float:
     """One layer's bytes a token on one rank: heads are split, then replicated; a latent row is whole."""
+    if group.kind is AttentionKind.LATENT and rules.latent_heads_width:
+        return max(1, group.query_heads // ranks) * 2 * rules.latent_heads_width * element
     if group.kind is AttentionKind.LATENT:
         if group.index_width and element == 1.0:
             return _SPARSE_FP8_BYTES
@@ -241,6 +271,29 @@ def _joined(groups: list[PageGroup], stages: int) -> tuple[tuple[PageGroup, ...]
             block = max(1, round(group.block_size * sum(per_stage) / share))
             sized.append(replace(group, block_size=block))
     return tuple(sized), per_stage
+
+
+def _own_pools(groups: list[PageGroup], rules: CacheRules, stages: int) -> tuple[list[PageGroup], tuple[int, ...]]:
+    """Pools of their own, each cut into as many blocks: one block is a page of the layers that keep everything,
+    `window_ratio` as many tokens of every window, and `state_ratio` times the bytes of both for states."""
+    whole = _one_table([group for group in groups if group.kind in _KEEPS_ALL])
+    windows = [group for group in groups if group.kind in _FORGETS]
+    states = [group for group in groups if group.kind is AttentionKind.RECURRENT]
+    ratio = rules.window_ratio if whole else 1.0
+    tokens = [*whole, *(replace(each, block_size=max(1, round(ratio * each.block_size))) for each in windows)]
+    pages = [sum(g.layers[s] * g.page_bytes * (ratio if g in windows else 1) for g in (*whole, *windows))
+             for s in range(stages)]  # fmt: skip
+    share = rules.state_ratio if states and tokens else 0.0
+    found = tokens + [_in_blocks(group, rules, share * sum(pages), alone=not tokens) for group in states]
+    if not tokens:
+        pages, share = [sum(g.layers[s] * g.page_bytes for g in states) for s in range(stages)], 0.0
+    return found, tuple(round(page * (1 + share)) for page in pages)
+
+
+def _in_blocks(group: PageGroup, rules: CacheRules, block_bytes: float, *, alone: bool) -> PageGroup:
+    """A sequence's states in blocks of the pool that they share with nothing."""
+    bytes_of_one = rules.state_blocks * sum(group.layers) * group.page_bytes
+    return replace(group, state_blocks=rules.state_blocks if alone else ceil(bytes_of_one / max(block_bytes, 1)))
 
 
 def _one_table(groups: list[PageGroup]) -> tuple[PageGroup, ...]:

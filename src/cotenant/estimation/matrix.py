@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from cotenant.catalogue.strict import nearest
-from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.matrix import PrecisionMatrix
 from cotenant.domain.workload import TASKS
-from cotenant.engines import PLANNED, find_engine
-from cotenant.errors import InputError, UnsupportedError
+from cotenant.engines import find_engine
+from cotenant.errors import InputError
 from cotenant.estimation.anatomy import bytes_by_format
 from cotenant.estimation.precision import decide
 
@@ -19,32 +18,22 @@ def precision_matrix(
 ) -> PrecisionMatrix:
     """Which precision for `loaded` on `gpu`; `max_loss` is a fraction, `task` the model's own where None.
 
-    Kernels are known of more engines than memory rules are, so an engine that is only planned may be asked about.
     Raises InputError for an unknown task, UnknownEngineError for an unknown engine.
     """
     if task is not None and task not in TASKS:
         raise InputError(f"unknown task {task[:60]!r}", hint=nearest(task[:60], TASKS))
-    name, version = _engine(engine)
+    rules, version = find_engine(engine)
     asked = task or loaded.task or "chat"
     return PrecisionMatrix(
         model=loaded.spec.name,
         gpu=gpu.name,
-        engine=name,
-        engine_version=str(version) if version is not None else "",
+        engine=rules.name,
+        engine_version=str(version),
         task=asked,
         max_loss_percent=max_loss * 100,
         choices=decide(
-            gpu, engine=name, version=version, task=asked, max_loss_percent=max_loss * 100, model=loaded.spec,
-            checkpoints=loaded.checkpoints,
+            gpu, engine=rules.name, version=version, task=asked, max_loss_percent=max_loss * 100,
+            model=loaded.spec, checkpoints=loaded.checkpoints,
         ),
         bytes_by_format=bytes_by_format(loaded.spec),
     )  # fmt: skip
-
-
-def _engine(text: str) -> tuple[str, Version | None]:
-    try:
-        rules, version = find_engine(text)
-    except UnsupportedError:
-        name = text.partition("@")[0].strip().lower().replace("_", "-")
-        return next(engine for engine, names in PLANNED.items() if name in names), None
-    return rules.name, version

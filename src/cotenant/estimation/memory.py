@@ -10,6 +10,7 @@ and else it is uncertain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil
 
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings, Version
@@ -18,11 +19,13 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import Capacity, EngineRules, MemoryRules
+from cotenant.engines.rules import Base, Capacity, EngineRules, MemoryRules
 from cotenant.estimation.activations import activations
 from cotenant.estimation.allocated import allocated_estimate
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout, pool_interval
+from cotenant.estimation.pool import Room, capped, room_of
 from cotenant.estimation.runtime import Runtime, runtime
+from cotenant.estimation.speculation import served_model
 from cotenant.estimation.verdict import Check, judge
 from cotenant.estimation.weights import stage_weights, weights_per_rank
 from cotenant.units import format_gib
@@ -38,9 +41,14 @@ class StageMemory:
     activations: Term
     runtime: Runtime
     largest: int
-    spent: Interval  # all that the budget pays before the pool
+    own: Interval  # what the budget pays before the pool
+    spent: Interval  # the same with what others hold, where they are charged to it
     budget: Interval
     room: Interval
+    base: Interval  # what the engine's fraction multiplies
+    left: Interval | None  # what stays free beside a pool that is cut from what is free
+    beyond: Interval  # what stands outside of the budget, or on top of it
+    first: int  # cache of the warm-up's own batch, where it has one
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +84,7 @@ def replica_memory(
     used_bytes: int = 0,
 ) -> ReplicaMemory:
     """Terms and room of every stage. Raises UnsupportedError for what the engine refuses."""
+    model = served_model(model, settings)
     resolved = engine.resolve(model, gpu, settings, version)
     rules = engine.rules(version, gpu)
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
@@ -94,23 +103,40 @@ def replica_memory(
         rules.cache.rest_on_last_stage,
     )  # fmt: skip
     shared = runtime(model, gpu, resolved, rules.runtime)
-    budget = engine.budget(capacity, resolved)
     charged = used_bytes if rules.runtime.others_in_budget else 0
+    others = used_bytes if rules.pool.base is not Base.CARD else charged
     found = []
     for stage in range(stages):
         active = activations(model, resolved, profile, last_stage=stage == stages - 1)
-        spent = total((terms[stage * ranks].bytes, active.bytes, shared.inside))
+        inside = rules.pool.activations_inside
+        spent = total((terms[stage * ranks].bytes, *((active.bytes,) if inside else ()), shared.inside))
+        first = _first_batch(layout, resolved, stage) if rules.pool.warms_cache else 0
+        room = room_of(
+            engine, resolved, rules.pool, capacity=capacity, others=others, before=shared.beside,
+            spent=spent, first=first,
+        )  # fmt: skip
         if resolved.kv_cache_memory_bytes is not None:
-            room = Interval.exact(resolved.kv_cache_memory_bytes)
-            allowed = spent.shifted(room.value)
-        else:
-            room, allowed = (budget - spent).shifted(-charged), budget
+            asked = resolved.kv_cache_memory_bytes
+            room = Room(room.base, spent.shifted(asked), Interval.exact(asked))
+        elif resolved.kv_cache_tokens is not None:
+            room = capped(room, spent, layout.bytes_of_tokens(resolved.kv_cache_tokens, stage))
         found.append(
             StageMemory(
-                terms[stage * ranks], active, shared, raw[stage].largest, spent.shifted(charged), allowed, room
+                terms[stage * ranks], active, shared, raw[stage].largest, spent, spent.shifted(charged),
+                room.budget, room.pool, room.base, room.left,
+                shared.outside if inside else active.bytes + shared.outside, first,
             )
-        )
+        )  # fmt: skip
     return ReplicaMemory(resolved, rules, layout, capacity, tuple(found))
+
+
+def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int) -> int:
+    """Cache that a warm-up needs whose prompts, as long as one may be, each hold room for a whole sequence."""
+    tokens = settings.max_num_batched_tokens or 1
+    if settings.max_input_tokens is None:
+        return layout.bytes_of_tokens(tokens + 1, stage)
+    prompts = ceil(tokens / settings.max_input_tokens)
+    return layout.bytes_of_tokens(prompts * (settings.max_model_len or 1), stage)
 
 
 def estimate_memory(
@@ -157,11 +183,26 @@ def _warnings(model: ModelSpec, gpu: GpuSpec, memory: ReplicaMemory, used_bytes:
     if not gpu.cuda_measured and not memory.capacity.is_exact:
         span = f"{format_gib(memory.capacity.low)} to {format_gib(memory.capacity.high)}"
         found.append(f"no log of the {gpu.name} says what CUDA reports as its total; taken as {span}")
+    found += _pool_warnings(memory)
     if used_bytes and memory.rules.runtime.others_in_budget:
         found.append("this version charges what others hold on the card to the new engine's budget")
     if not memory.rules.cache.hybrid and any(g.kind is AttentionKind.RECURRENT for g in model.layer_groups):
         found.append("this version keeps recurrent states outside of its KV pool; they are not counted")
     return tuple(found)
+
+
+def _pool_warnings(memory: ReplicaMemory) -> list[str]:
+    """What an engine says nothing of: a pool below one longest sequence, a size that it has no option for."""
+    found, settings = [], memory.settings
+    length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
+    if memory.layout.groups and not memory.rules.pool.holds_longest:
+        blocks = memory.blocks
+        if 0 < blocks < memory.layout.sequence_blocks(length, batch):
+            tokens = memory.layout.tokens_as_printed(blocks, length, batch)
+            found.append(f"the pool holds {tokens:,} tokens: requests up to {length:,} are refused or cut there")
+    if settings.kv_cache_memory_bytes is not None and not memory.rules.has_cache_bytes:
+        found.append("this engine has no option for the bytes of its pool; they are counted as if it had")
+    return found
 
 
 def _filled(settings: EngineSettings, demand: Demand | None) -> EngineSettings:
@@ -201,14 +242,10 @@ def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimat
 def _footprint(stage: StageMemory, pool: Interval) -> Interval:
     """All that a rank takes. The pool fills what the budget leaves, so their errors cancel: where it does,
     the footprint is the budget and what stands outside of it."""
-    spent = total((stage.weights.bytes, stage.activations.bytes, stage.runtime.inside))
-    exact = spent.shifted(pool.value)
     if stage.room.low > 0 and not stage.room.is_exact:
-        value = exact.value
-        return total(
-            (Interval(min(value, stage.budget.low), value, max(value, stage.budget.high)), stage.runtime.outside)
-        )
-    return total((exact, stage.runtime.outside))
+        value = stage.own.value + pool.value
+        return total((Interval(min(value, stage.budget.low), value, max(value, stage.budget.high)), stage.beyond))
+    return total((stage.own.shifted(pool.value), stage.beyond))
 
 
 def _pool_why(memory: ReplicaMemory, pool: Interval) -> str:
@@ -258,10 +295,19 @@ def _checks(
         if memory.rules.runtime.start_check:
             checks.append(_start_check(engine, memory, asked, free - stage.runtime.beside))
         checks.append(Check("loading its weights", rank.load_peak, free, "left on the card"))
+        if stage.first:
+            checks.append(_warm_up_check(memory, stage, free))
         if memory.layout.groups:
             checks.append(_pool_check(memory, cache, stage, number, demand))
-        checks.append(_card_check(stage, rank, free))
+        checks.append(_card_check(memory, stage, rank, free))
     return checks
+
+
+def _warm_up_check(memory: ReplicaMemory, stage: StageMemory, free: Interval) -> Check:
+    tokens = memory.settings.max_num_batched_tokens or 1
+    what = f"the warm-up of {tokens:,} prompt tokens with {format_gib(stage.first)} of cache"
+    hint = "fewer max_batch_prefill_tokens, or a smaller max_total_tokens"
+    return Check(what, stage.own.shifted(stage.first), free, "left on the card", hint)
 
 
 def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, free: Interval) -> Check:
@@ -275,8 +321,10 @@ def _pool_check(
 ) -> Check:
     length = memory.settings.max_model_len or 1
     blocks = memory.layout.sequence_blocks(length, memory.settings.max_num_batched_tokens or 1)
-    need = blocks * memory.layout.block_bytes[number]
     what = f"the KV cache of one sequence of {length:,} tokens"
+    if not memory.rules.pool.holds_longest:
+        blocks, what = 1, "the first block of the KV cache"
+    need = blocks * memory.layout.block_bytes[number]
     if demand is not None and demand.kv_needed_bytes > cache.minimum_bytes:
         size = memory.layout.block_bytes
         need = -(-demand.kv_needed_bytes // size[0]) * size[number]
@@ -288,8 +336,17 @@ def _pool_check(
     )
 
 
-def _card_check(stage: StageMemory, rank: RankEstimate, free: Interval) -> Check:
+def _card_check(memory: ReplicaMemory, stage: StageMemory, rank: RankEstimate, free: Interval) -> Check:
+    """Where the pool is cut from what is free, only what comes after it can overflow the card; else all of it."""
+    hint = f"lower {memory.rules.share_option}"
+    if stage.left is not None and stage.room.low > 0:
+        later = (
+            stage.beyond if memory.rules.pool.base is not Base.AT_START else stage.beyond - stage.runtime.beside
+        )
+        what = "what comes after the pool: " + ("graphs" if memory.rules.pool.activations_inside else _LATER)
+        return Check(what, later.clamped(), stage.left, f"left by {memory.rules.share_option}", hint)
     footprint = _footprint(stage, rank.kv_cache.bytes)
-    return Check(
-        "the replica with its graphs", footprint, free, "left on the card", "lower gpu_memory_utilization"
-    )
+    return Check("the replica with its graphs", footprint, free, "left on the card", hint)
+
+
+_LATER = "activations, graphs and token tables"

@@ -62,13 +62,14 @@ def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: Run
     key = (
         linked, amd, settings.data_parallel_size,
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
-        settings.enforce_eager,
+        settings.enforce_eager, settings.max_graph_batch, settings.max_model_len if rules.slot_bytes else 0,
     )  # fmt: skip
     return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, amd))
 
 
 def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, amd: bool) -> Runtime:
-    inside, beside, on_top = [_LIBRARIES_AMD if amd else _LIBRARIES], list[Interval](), list[Interval]()
+    libraries = rules.libraries or (_LIBRARIES_AMD if amd else _LIBRARIES)
+    inside, beside, on_top = [libraries], list[Interval](), list[Interval]()
     (inside if rules.context_in_budget else beside).append(_CONTEXT)
     group = settings.tensor_parallel_size * settings.pipeline_parallel_size * settings.data_parallel_size
     if group > 1:
@@ -81,10 +82,13 @@ def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, li
     graphs = _graphs(model, settings, rules)
     if graphs is not None:
         (inside if rules.graphs_in_budget else on_top).append(graphs)
+    if rules.slot_bytes:
+        on_top.append(_slot_table(settings, rules))
     why = "CUDA context, kernels"
     why += ", communicators" if group > 1 else ""
     why += "" if graphs is None else f", {graph_count(settings, rules)} CUDA graphs"
     why += "" if graphs is None or rules.graphs_in_budget else " (on top of the budget)"
+    why += f", token tables of {settings.max_num_seqs or 1:,} slots" if rules.slot_bytes else ""
     return Runtime(total(inside), total((*beside, *on_top)), total(beside), why)
 
 
@@ -92,9 +96,17 @@ def graph_count(settings: EngineSettings, rules: RuntimeRules) -> int:
     """Graphs captured: sizes 1, 2, 4, then every 8 up to 256, every 16 up to the largest; a second set for
     decode batches where the version captures both kinds."""
     seqs = settings.max_num_seqs or 1
-    largest = min(rules.largest_graph, 2 * seqs)
+    largest = min(rules.largest_graph, 2 * seqs, settings.max_graph_batch or rules.largest_graph)
+    if rules.graph_sizes:
+        return rules.graph_modes * sum(size <= largest for size in rules.graph_sizes)
     sizes = _sizes(largest)
     return sizes + (_sizes(min(largest, seqs)) if rules.graph_modes > 1 else 0)
+
+
+def _slot_table(settings: EngineSettings, rules: RuntimeRules) -> Interval:
+    """A row of token numbers a slot. Slots that are not told may be up to twice as many in a large pool."""
+    size = rules.slot_bytes * (settings.max_num_seqs or 1) * (settings.max_model_len or 1)
+    return Interval(size, size, 2 * size)
 
 
 def _sizes(largest: int) -> int:
@@ -102,7 +114,7 @@ def _sizes(largest: int) -> int:
 
 
 def _graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Interval | None:
-    if settings.enforce_eager or model.encoder_only:
+    if settings.enforce_eager or model.encoder_only or not graph_count(settings, rules):
         return None
     value = _GRAPH_POOL + graph_count(settings, rules) * model.num_layers * _GRAPH_NODES
     return Interval(value // 4, value, value * 5 // 2 + 100 * MIB)

@@ -1,0 +1,205 @@
+"""TensorRT-LLM by version, 0.8 to 1.2.1: the PyTorch backend (the default since 1.0) and built engines before.
+
+    pool      free_gpu_memory_fraction x (total - what the process took at its peak)
+                                                   _torch/pyexecutor/_util.py, estimate_max_tokens
+    peak      weights, the activations of max_num_tokens of dummy prompts, and all that stands outside of torch
+    cap       kv_cache_config.max_tokens
+    defaults  llmapi/llm_args.py, commands/serve.py: 2,048 requests, 8,192 tokens, 0.9
+
+The fraction is of what is *free*: two engines that start one after the other never ask for the same bytes, and the
+second gets its fraction of what the first left. What has no flag of trtllm-serve goes into a file of YAML:
+`extra_options` gives its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.interval import Interval
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.workload import Adapter
+from cotenant.engines.refusals import decimal, refuse_long, refuse_share, refuse_uneven, valued
+from cotenant.engines.rules import (
+    Base,
+    CacheRules,
+    Capacity,
+    ExpertPadding,
+    MemoryRules,
+    PoolRules,
+    Printed,
+    ProfileRules,
+    RuntimeRules,
+)
+from cotenant.errors import UnsupportedError
+from cotenant.units import MIB
+
+NEWEST = Version((1, 2, 1), "1.2.1")
+OLDEST = Version((0, 8, 0), "0.8.0")
+EXTRA_OPTIONS_FILE = "extra_llm_api_options.yaml"
+
+_Release = tuple[int, ...]
+# Its library of compiled kernels is loaded with the process, and attention and all-reduce keep workspaces outside
+# of torch: the log of an H200 says 2.5 GiB with the CUDA context. It differs by architecture and backend.
+_LIBRARIES = Interval(300 * MIB, 1500 * MIB, 2600 * MIB)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRtLlm:
+    """The rules of TensorRT-LLM."""
+
+    name: str = "tensorrt-llm"
+    title: str = "TensorRT-LLM"
+    aliases: tuple[str, ...] = ("trtllm", "trt-llm", "trtllm-serve")
+    newest: Version = NEWEST
+    oldest: Version = OLDEST
+
+    def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
+        """Memory rules of a version; the same object for the same release number."""
+        return _rules(_release(version))
+
+    def profile(self, model: ModelSpec, version: Version, gpu: GpuSpec | None = None) -> ProfileRules:
+        """The estimation's own run of dummy prompts."""
+        return _rules(_release(version)).profile
+
+    def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
+        """None known."""
+        return None
+
+    def resolve(
+        self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
+    ) -> EngineSettings:
+        """Defaults of trtllm-serve."""
+        if gpu.vendor.lower() != "nvidia":
+            raise UnsupportedError(
+                f"TensorRT-LLM runs on NVIDIA cards, not on {gpu.name}", hint="use vllm or sglang"
+            )
+        refuse_uneven(self.title, model, settings)
+        refuse_share("free_gpu_memory_fraction", settings.gpu_memory_utilization)
+        refuse_long("max_seq_len", model, settings.max_model_len)
+        return replace(
+            settings,
+            max_model_len=settings.max_model_len or model.max_model_len,
+            max_num_batched_tokens=settings.max_num_batched_tokens or 8192,
+            max_num_seqs=settings.max_num_seqs or (2048 if _release(version) >= (0, 17) else 256),
+            gpu_memory_utilization=settings.gpu_memory_utilization or 0.9,
+        )
+
+    def budget(self, base: Interval, settings: EngineSettings) -> Interval:
+        """None of its own: the pool follows from what is free."""
+        return base
+
+    def arguments(
+        self,
+        settings: EngineSettings,
+        *,
+        version: Version,
+        model_path: str,
+        port: int | None = None,
+        quantization: str = "",
+        served_name: str = "",
+        adapters: Sequence[Adapter] = (),
+    ) -> tuple[str, ...]:
+        """``trtllm-serve MODEL ...``; formats are read from the checkpoint."""
+        argv: tuple[str, ...] = ("trtllm-serve", model_path)
+        if port is not None:
+            argv += ("--port", str(port))
+        argv += _flags(settings, _release(version))
+        return (
+            (*argv, "--extra_llm_api_options", EXTRA_OPTIONS_FILE) if extra_options(settings, adapters) else argv
+        )
+
+
+TENSORRT_LLM = TensorRtLlm()
+
+
+def extra_options(settings: EngineSettings, adapters: Sequence[Adapter] = ()) -> Mapping[str, object]:
+    """The fields of the YAML file that `--extra_llm_api_options` names: what trtllm-serve has no flag for."""
+    cache: dict[str, object] = {}
+    if settings.kv_cache_tokens is not None:
+        cache["max_tokens"] = settings.kv_cache_tokens
+    if settings.block_size is not None:
+        cache["tokens_per_block"] = settings.block_size
+    if settings.kv_cache_dtype != "auto":
+        cache["dtype"] = "fp8" if settings.kv_cache_dtype.startswith("fp8") else settings.kv_cache_dtype
+    fields: dict[str, object] = {"kv_cache_config": cache} if cache else {}
+    if settings.enforce_eager:
+        fields["cuda_graph_config"] = None
+    elif settings.max_graph_batch is not None:
+        fields["cuda_graph_config"] = {"max_batch_size": settings.max_graph_batch}
+    if settings.data_parallel_size > 1:
+        fields["enable_attention_dp"] = True
+    slots = settings.adapters
+    if slots is not None or adapters:
+        many = slots.max_loras if slots else len(adapters)
+        rank = slots.max_lora_rank if slots else max(one.rank for one in adapters)
+        fields["lora_config"] = {
+            "max_loras": many, "max_lora_rank": rank, "lora_dir": [one.source or one.name for one in adapters],
+        }  # fmt: skip
+    return fields
+
+
+def _release(version: Version) -> _Release:
+    return (*version.parts, 0, 0, 0)[:3]
+
+
+@lru_cache(maxsize=256)
+def _rules(release: _Release) -> MemoryRules:
+    return MemoryRules(
+        capacity=Capacity.CUDA,
+        cache=CacheRules(
+            block_size=32 if release >= (0, 17) else 64,
+            latent_block_size=32 if release >= (0, 17) else 64,
+            hybrid=False,
+            printed=Printed.TOKENS,
+        ),
+        profile=ProfileRules(
+            logit_bytes=6.0, logit_bytes_low=4.0, logit_bytes_small=6.0, compiled=release >= (0, 17)
+        ),
+        runtime=RuntimeRules(
+            context_in_budget=True,
+            communicators_in_budget=True,
+            graphs_in_budget=True,
+            others_in_budget=False,  # a part of what is free is asked for, whoever holds the rest
+            start_check=False,
+            graph_modes=1 if release >= (1, 0) else 0,
+            largest_graph=128,
+            graph_sizes=_GRAPH_SIZES,
+            libraries=_LIBRARIES,
+        ),
+        has_cache_bytes=False,
+        has_cache_tokens=True,
+        adapters_on_vocabulary=False,
+        pool=PoolRules(base=Base.REST, of_free=True, holds_longest=False),
+        notes=_notes(release),
+        share_option="free_gpu_memory_fraction",
+    )
+
+
+# llmapi/llm_args.py, _generate_cuda_graph_batch_sizes
+_GRAPH_SIZES = (*range(1, 32), 32, 64, 128)
+
+
+def _notes(release: _Release) -> tuple[str, ...]:
+    if release > NEWEST.parts:
+        return (f"rules were read from TensorRT-LLM {NEWEST} and earlier; a newer version may differ",)
+    return ()
+
+
+def _flags(settings: EngineSettings, release: _Release) -> tuple[str, ...]:
+    ranks, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
+    return valued(
+        (
+            ("--backend", "pytorch" if release >= (0, 17) else None),
+            ("--tp_size", ranks if ranks > 1 else None),
+            ("--pp_size", stages if stages > 1 else None),
+            ("--ep_size", ranks if settings.enable_expert_parallel else None),
+            ("--max_seq_len", settings.max_model_len),
+            ("--max_batch_size", settings.max_num_seqs),
+            ("--max_num_tokens", settings.max_num_batched_tokens),
+            ("--kv_cache_free_gpu_memory_fraction", decimal(settings.gpu_memory_utilization)),
+        )
+    )
