@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.accuracy_versions import candidates, merged
+from cotenant.catalogue.drafts import find_draft
 from cotenant.catalogue.gpus import find_gpu
+from cotenant.catalogue.models import find_entry
 from cotenant.catalogue.quantization import find_format
-from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Speculation, Version
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
@@ -28,6 +30,8 @@ from cotenant.engines.rules import EngineRules
 from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
 from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.speculation import served_model
+from cotenant.readers.draft_model import draft_model
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import GIB, MIB
 
@@ -78,7 +82,7 @@ def _estimate(
     settings = _settings(row, model, version)
     chosen = gpu or _any_card()
     resolved = engine.resolve(model, chosen, settings, version)
-    layout = cache_layout(model, resolved, engine.rules(version).cache)
+    layout = cache_layout(served_model(model, settings), resolved, engine.rules(version).cache)
     used = round((row.get("other_gpu_users_gib") or 0) * GIB)
     return layout, estimate_memory(
         model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
@@ -112,12 +116,22 @@ def _read_model(path: Path, name: str) -> ModelSpec:
     return read_model_config(json.loads(path.read_text(encoding="utf-8")), name=name, source=path.name)
 
 
+@lru_cache(maxsize=512)
+def _from_catalogue(name: str) -> ModelSpec:
+    """The structure that the catalogue has for that name, where a record's config is a stand-in."""
+    entry = find_entry(name)
+    if entry is None:
+        raise UnsupportedError("the config holds class defaults, not this model's sizes")
+    return read_model_config(entry.config, name=name, source=entry.config_source)
+
+
 def _model(configs: Path, row: Row) -> ModelSpec:
     if not row.get("config_file"):
         raise UnsupportedError("no config belongs to this record")
     if row.get("config_exact") is False:
-        raise UnsupportedError("the config holds class defaults, not this model's sizes")
-    model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
+        model = _from_catalogue(row["model"] or "")
+    else:
+        model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
         return replace(model, max_model_len=length)
@@ -187,7 +201,25 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         enable_expert_parallel=bool(row["expert_parallel"]),
         adapters=slots,
         data_parallel_size=row["data_parallel"] or 1,
+        speculation=_speculation(row["speculative"], model.name),
     )
+
+
+# Tokens a step where a record names the method alone: one for the checkpoint's own layer.
+_TOKENS = {"mtp": 1, "eagle": 3, "eagle3": 3, "ngram": 3}
+
+
+@lru_cache(maxsize=512)
+def _speculation(text: str | None, target: str) -> Speculation | None:
+    """``mtp``, ``mtp x3``, ``dflash``: the method, the tokens a step and the draft that the catalogue knows."""
+    words = (text or "").lower().replace(" x", " ").split()
+    if not words:
+        return None
+    method = words[0]
+    known = find_draft(target, method)
+    told = next((int(word) for word in words[1:] if word.isdigit()), None)
+    tokens = told or (known.tokens if known else _TOKENS.get(method, 1))
+    return Speculation(method, tokens, draft_model(known) if known else None)
 
 
 def _every_linear(chosen: QuantizationFormat) -> QuantizationFormat:
@@ -209,6 +241,8 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
         return find_format(model.quantization)
     if "8bit" in name or "int8" in name:
         return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
+    if "bitsandbytes" in text and "unsloth-bnb" in name:  # some layers stay in 16 bits
+        return replace(find_format("bnb-nf4"), name="bnb-nf4-dynamic")
     if "auto_round" in text:
         return _every_linear(find_format("gptq-int4"))
     for mark, chosen in (

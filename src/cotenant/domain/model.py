@@ -87,12 +87,14 @@ class AttentionKind(StrEnum):
 class RecurrentState:
     """Elements that a recurrent layer keeps for each sequence, split evenly by tensor parallel.
 
-    `conv_elements` are kept in the model's dtype, `state_elements` in `state_dtype`.
+    `conv_elements` are kept in the model's dtype, `state_elements` in `state_dtype`. `conv_steps`: positions that
+    the convolution looks back (its kernel less one).
     """
 
     conv_elements: int
     state_elements: int
     state_dtype: str = ""  # "" = the model's own dtype
+    conv_steps: int = 3
 
 
 @dataclass(frozen=True, slots=True)

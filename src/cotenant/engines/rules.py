@@ -72,7 +72,8 @@ class CacheRules:
     `block_size` and `latent_block_size` (MLA) are tokens a block. `hybrid`: layers that forget (windows,
     chunks) get pages of their own and give them back; else every attention layer is reserved as if it kept
     all tokens; `hybrid_chunks`: also where some layers attend to chunks. Hybrid layers are dealt into groups of
-    equal size: the smallest kind's number of layers, or the largest's where that is below `padding_ratio` times the smallest. A windowed layer keeps the window
+    equal size: the smallest kind's number of layers, or the largest's where that is below `padding_ratio` times
+    the smallest. A windowed layer keeps the window
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.

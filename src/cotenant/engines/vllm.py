@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil
 
-from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.engine import EngineSettings, Speculation, Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec
@@ -176,6 +176,7 @@ def _cache_rules(release: _Release) -> CacheRules:
     return CacheRules(
         latent_block_size=64 if release >= (0, 8) else 16,
         hybrid=release >= (0, 9, 2),
+        hybrid_chunks=release >= (0, 14),  # VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE (envs.py)
         padding_ratio=ratio,
         batches_in_flight=2 if release >= (0, 26) else 1,
         state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
@@ -278,8 +279,8 @@ def _batch_defaults(
     large = gpu.driver_bytes.value >= 70 * GIB
     if release >= (0, 9):
         large = large and "a100" not in gpu.name.lower()
-    if release >= (0, 33):
-        large = large and gpu.compute_capability != (12, 1)  # GB10 has the memory, not the speed
+    # GB10: NVML tells no memory size, which counts as a small card; excluded by name since 0.33.
+    large = large and gpu.compute_capability != (12, 1)
     tokens, seqs = (8192, 1024) if large else (2048, 256)
     if release >= (0, 28) and gpu.driver_bytes.value >= 160 * GIB:
         tokens = 16384
@@ -355,9 +356,16 @@ def _flags(settings: EngineSettings, release: _Release, quantization: str) -> tu
     flags = tuple(part for name, value in valued if value is not None for part in (name, str(value)))
     if settings.enforce_eager:
         flags += ("--enforce-eager",)
+    if settings.speculation is not None:
+        flags += ("--speculative-config", _speculative(settings.speculation))
     if settings.enable_expert_parallel and release >= (0, 8):
         flags += ("--enable-expert-parallel",)
     return flags
+
+
+def _speculative(asked: Speculation) -> str:
+    own = "" if asked.draft is None else f'"model": "{asked.draft.name}", '
+    return f'{{"method": "{asked.method}", {own}"num_speculative_tokens": {asked.tokens}}}'
 
 
 def _decimal(share: float | None) -> str | None:

@@ -37,8 +37,9 @@ _Spread = tuple[float, float]
 _PLAIN: _Spread = (0.004, 0.004)
 _STORED: _Spread = (0.006, 0.006)
 _QUANTISED: _Spread = (0.02, 0.02)
-# Formats whose checkpoints often keep layers in 16 bits (ignore lists, dynamic variants): more, not less.
-_LOOSE_FORMATS = frozenset({"bnb-nf4", "bnb-int8", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"})
+# Formats whose checkpoints often keep layers in 16 bits (ignore lists, dynamic variants): more, not less. A plain
+# bitsandbytes checkpoint keeps none; Unsloth's dynamic ones ("unsloth-bnb-4bit") choose layers by their error.
+_LOOSE_FORMATS = frozenset({"bnb-nf4-dynamic", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"})
 _LOOSE: _Spread = (0.02, 0.18)
 
 

@@ -1,0 +1,93 @@
+"""Speculative decoding: the draft's layers, weights and cache as part of the model that is served.
+
+    mtp      the checkpoint's own multi-token prediction layers, reused for every further token
+    others   a draft of its own (EAGLE, DFlash, a small model): its layers cache beside the target's; embedding and
+             head are the target's (vLLM, v1/spec_decode/llm_base_proposer.py)
+    n-gram   proposes from the prompt: no weights, no cache
+
+A draft layer that caches as the target's do joins their block table; else it has one of its own, and layers are
+dealt anew. Recurrent layers keep a state for every token that may be rejected (vLLM, layers/mamba/abstract.py:
+num_speculative_blocks, and conv_kernel - 1 + tokens columns of the convolution).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cotenant.domain.engine import EngineSettings, Speculation
+from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
+from cotenant.estimation.memo import IdentityCache
+
+_OWN_LAYERS = ("mtp", "nextn", "deepseek_mtp", "qwen3_next_mtp")
+_KEY = ("k_proj", "kv_a_proj_with_mqa", "kv_proj", "qkv_proj")
+_CACHE: IdentityCache[ModelSpec] = IdentityCache()
+
+
+def served_model(model: ModelSpec, settings: EngineSettings) -> ModelSpec:
+    """The model as it is loaded under these settings: with its draft where one is set; kept for the next call."""
+    asked = settings.speculation
+    if asked is None:
+        return model
+    return _CACHE.get((model, asked), 0, lambda: _with_draft(model, asked))
+
+
+def _with_draft(model: ModelSpec, asked: Speculation) -> ModelSpec:
+    states = tuple(_with_tokens(group, asked.tokens) for group in model.layer_groups)
+    if asked.draft is not None:
+        caches, weights = asked.draft.layer_groups, _placed(asked.draft, model)
+    elif asked.method in _OWN_LAYERS:
+        caches, weights = _own_caches(model), tuple(replace(p, draft=False) for p in model.parameters if p.draft)
+    else:
+        caches, weights = (), ()
+    kept = tuple(part for part in model.parameters if not part.draft) if weights else model.parameters
+    groups = _joined(states, caches, model.num_layers - 1)
+    stored = None if weights else model.stored_bytes
+    return replace(model, layer_groups=groups, parameters=(*kept, *weights), stored_bytes=stored)
+
+
+def _with_tokens(group: LayerGroup, tokens: int) -> LayerGroup:
+    """A state's convolution holds a further column for every token that may be rejected."""
+    state = group.state
+    if state is None or not state.conv_elements:
+        return group
+    columns = state.conv_elements * (state.conv_steps + tokens) // state.conv_steps
+    return replace(group, state=replace(state, conv_elements=columns))
+
+
+def _own_caches(model: ModelSpec) -> tuple[LayerGroup, ...]:
+    """Multi-token prediction layers attend as the model's layers that keep everything do."""
+    named = [part for part in model.parameters if part.draft and part.name.rpartition(".")[2] in _KEY]
+    many = max((part.count for part in named), default=0)
+    keeping = (AttentionKind.FULL, AttentionKind.LATENT)
+    like = next((group for group in model.layer_groups if group.kind in keeping), None)
+    if like is None or not many:
+        return ()
+    return (replace(like, layers=(0,) * many),)
+
+
+def _placed(draft: ModelSpec, target: ModelSpec) -> tuple[ParameterGroup, ...]:
+    """The draft's tensors on the target's last layer, without what it shares."""
+    last = (target.num_layers - 1,)
+    return tuple(
+        replace(part, name=f"draft.{part.name}", layers=last * (len(part.layers) or 1))
+        for part in draft.parameters
+        if part.role not in (Role.EMBEDDING, Role.HEAD) and not part.draft
+    )
+
+
+def _joined(groups: tuple[LayerGroup, ...], drafts: Iterable[LayerGroup], last: int) -> tuple[LayerGroup, ...]:
+    """The draft's layers stand behind the last one; those that cache alike share a group."""
+    found = list(groups)
+    for draft in drafts:
+        layers = (last,) * len(draft.layers)
+        place = next((n for n, group in enumerate(found) if _caching(group) == _caching(draft)), None)
+        if place is None:
+            found.append(replace(draft, layers=layers))
+        else:
+            found[place] = replace(found[place], layers=(*found[place].layers, *layers))
+    return tuple(found)
+
+
+def _caching(group: LayerGroup) -> tuple[object, ...]:
+    return (group.kind, group.kv_heads, group.key_width, group.value_width, group.window, group.index_width)
