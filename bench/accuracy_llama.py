@@ -52,9 +52,9 @@ _SINCE = (("qwen35", 8000), ("gemma4", 8650), ("glm-dsa", 8000), ("qwen3next", 7
 _UNSAID = dict.fromkeys(
     (
         "engine", "version", "arch", "n_layer", "n_head", "n_head_kv", "head_dim_k", "head_dim_v", "n_embd",
-        "n_vocab", "n_swa", "n_layer_kv_full", "n_layer_kv_swa", "n_head_kv_swa", "head_dim_k_swa", "head_dim_v_swa",
-        "mla_kv_lora_rank", "mla_n_rot", "mla_mode", "recurrent", "n_rs_seq", "n_ctx", "n_parallel", "kv_unified",
-        "n_batch", "n_ubatch", "n_gpu_layers", "flash_attn", "type_k", "type_v", "swa_full", "backend", "gpu",
+        "n_vocab", "n_swa", "n_layer_kv_full", "n_layer_kv_swa", "n_head_kv_swa", "head_dim_k_swa",
+        "head_dim_v_swa", "mla_kv_lora_rank", "mla_n_rot", "mla_mode", "recurrent", "n_rs_seq", "n_ctx",
+        "n_parallel", "kv_unified", "n_batch", "n_ubatch", "n_gpu_layers", "flash_attn", "type_k", "type_v", "swa_full", "backend", "gpu",
     )
 )  # fmt: skip
 _UNPRINTED = dict.fromkeys(("kv_total_mib", "rs_total_mib", "kv_swa_mib", "kv_caches", "compute_buffer_mib"))

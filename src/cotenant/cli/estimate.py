@@ -8,6 +8,7 @@ import click
 
 from cotenant.cli.completions import complete_engines, complete_formats, complete_gpus, complete_models
 from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, reports_errors
+from cotenant.cli.own_options import taken_own_options, with_own_options
 from cotenant.cli.progress import waiting
 from cotenant.cli.sections import SectionedCommand, option
 from cotenant.cli.values import ENGINE_INT, SHARE
@@ -60,6 +61,7 @@ def _with_lengths(function: Any) -> Any:
 @option(_ENGINE, "--enable-lora", is_flag=True, help="Room for LoRA adapters.")
 @option(_ENGINE, "--max-loras", type=ENGINE_INT, metavar="N", help="Adapters in a batch at most.")
 @option(_ENGINE, "--max-lora-rank", type=ENGINE_INT, metavar="RANK", help="The largest rank.")
+@with_own_options
 @option(_TRAFFIC, "--concurrent", type=int, metavar="N", help="Requests in flight at once.")
 @option(_TRAFFIC, "--requests-per-second", type=float, metavar="RATE", help="Requests that arrive in a second.")
 @_with_lengths
@@ -79,7 +81,9 @@ def command(model: str, gpu: str, as_json: bool, **options: Any) -> int:
     """
     from cotenant import api
 
+    own = taken_own_options(options)
     given = {name: value for name, value in _words(options).items() if value is not None}
+    given |= {"options": own} if own else {}
     with waiting(f"Reading {model}"):
         estimate = api.estimate(model, gpu=gpu, **given)
     if as_json:
@@ -112,6 +116,8 @@ def _assumed(estimate: Estimate, given: dict[str, Any]) -> list[str]:
         sized = [name for name in ("max_model_len", "max_num_seqs") if name not in given]
         figures = " and ".join(f"{name} {getattr(settings, name):,}" for name in sized)
         return [f"{figures} follow{'s' if len(sized) == 1 else ''} from the traffic."] if sized else []
+    if settings.llama_cpp is not None:
+        return _assumed_context(estimate, given.get("options", {}))
     said = []
     if "max_model_len" not in given:
         said.append(
@@ -122,3 +128,12 @@ def _assumed(estimate: Estimate, given: dict[str, Any]) -> list[str]:
             f"--max-num-seqs was not given: {settings.max_num_seqs:,}, the default of {engine} on this card."
         )
     return said
+
+
+def _assumed_context(estimate: Estimate, own: dict[str, Any]) -> list[str]:
+    """The same for an engine that is told its whole context and its slots."""
+    options = estimate.settings.llama_cpp
+    if options is None or own.keys() & {"ctx_size", "num_ctx", "OLLAMA_CONTEXT_LENGTH"}:
+        return []
+    slots = f"{options.n_parallel} slots" if options.n_parallel != 1 else "one slot"
+    return [f"The context was not given: {options.n_ctx:,} tokens for {slots} assumed."]

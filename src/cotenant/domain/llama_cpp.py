@@ -9,12 +9,13 @@ from dataclasses import dataclass
 class LlamaCppOptions:
     """llama-server's own options; None means its default for its build.
 
-    `n_ctx` is the context of all slots together. `n_gpu_layers` counts the output layer as one more than the
+    `n_ctx` is the context of all slots together, `n_ctx_slot` that of one, where the engine is told so (Ollama). `n_gpu_layers` counts the output layer as one more than the
     model's layers. `flash_attn` None is ``auto``. `tensor_split` are shares of the layers, one a GPU. `n_cpu_moe`
     keeps the experts of so many layers in host memory. `n_rs_seq` are states kept to roll drafts back.
     """
 
     n_ctx: int | None = None
+    n_ctx_slot: int | None = None
     n_parallel: int | None = None
     n_batch: int | None = None
     n_ubatch: int | None = None

@@ -46,11 +46,11 @@ _FLASH_DEFAULT = (0, 13)
 _OWN_ENGINE = ("gemma3", "gemma4", "gpt_oss", "gptoss", "mistral3", "llama4", "qwen25vl", "qwen3vl", "mllama")
 
 WORDS = {
-    "num_ctx": ("n_ctx", whole(1, 2**31)),
+    "num_ctx": ("n_ctx_slot", whole(1, 2**31)),
     "num_gpu": ("n_gpu_layers", whole(0, 100_000)),
     "num_batch": ("n_ubatch", whole(1, 2**31)),
     "OLLAMA_NUM_PARALLEL": ("n_parallel", whole(1, 256)),
-    "OLLAMA_CONTEXT_LENGTH": ("n_ctx", whole(1, 2**31)),
+    "OLLAMA_CONTEXT_LENGTH": ("n_ctx_slot", whole(1, 2**31)),
     "OLLAMA_KV_CACHE_TYPE": ("type_k", cache_type),
     "OLLAMA_FLASH_ATTENTION": ("flash_attn", switch),
 }
@@ -58,7 +58,7 @@ _CACHE_TYPES = ("f16", "q8_0", "q4_0")
 
 
 def options_from(words: Mapping[str, Any]) -> LlamaCppOptions:
-    """Modelfile parameters and environment variables. `n_ctx` holds num_ctx, of one slot, until `resolve`."""
+    """Modelfile parameters and variables of the environment, as options."""
     found = read_words(words, WORDS, {}, "Ollama")
     return replace(found, type_v=found.type_k)
 
@@ -92,7 +92,7 @@ class Ollama:
         release = _release(version)
         asked = settings.llama_cpp or LlamaCppOptions()
         slots = asked.n_parallel or settings.max_num_seqs or (1 if release >= _ONE_SLOT else 4)
-        length = asked.n_ctx or settings.max_model_len or _context(gpu, release)
+        length = asked.n_ctx_slot or settings.max_model_len or _context(gpu, release)
         length = min(length, model.max_model_len)
         flash = release >= _FLASH_DEFAULT if asked.flash_attn is None else asked.flash_attn
         if asked.type_k not in _CACHE_TYPES:
@@ -104,8 +104,9 @@ class Ollama:
         type_name = asked.type_k if quantised else "f16"
         batch = asked.n_ubatch or settings.max_num_batched_tokens or 512
         options = replace(
-            asked, n_ctx=length * slots, n_parallel=slots, n_ubatch=batch, n_batch=batch * slots, flash_attn=flash,
-            type_k=type_name, type_v=type_name, kv_unified=False, swa_full=True,
+            asked, n_ctx=length * slots, n_ctx_slot=length, n_parallel=slots, n_ubatch=batch,
+            n_batch=batch * slots, flash_attn=flash, type_k=type_name, type_v=type_name, kv_unified=False,
+            swa_full=True,
         )  # fmt: skip
         return resolved(model, replace(settings, max_model_len=None, llama_cpp=options), _build(release))
 

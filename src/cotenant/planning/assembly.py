@@ -119,7 +119,7 @@ def _share(replica: str, rank: int, candidate: Candidate) -> GpuShare:
     return GpuShare(
         replica=replica,
         rank=rank,
-        budget_bytes=figures.budget.value,
+        budget_bytes=figures.budget.value if figures.fills else figures.claimed_bytes,
         weights_bytes=figures.weights.bytes.value,
         kv_cache_bytes=figures.kv_cache.bytes.value,
         activations_bytes=figures.activations.bytes.value,

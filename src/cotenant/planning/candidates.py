@@ -194,7 +194,8 @@ def _smallest(case: _Case, size: int) -> Candidate | Refusal:
     try:
         times = roofline(
             request.model, offer.gpu, engine=case.engine.name, version=case.version, format=case.served.format,
-            kernel=case.served.kernel, tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype,
+            kernel=case.served.kernel, tensor_parallel_size=_at_once(case, size),
+            kv_cache_dtype=case.kv_cache_dtype,
         )  # fmt: skip
         heavy = _too_heavy(case, size)
         if heavy is not None:
@@ -204,6 +205,11 @@ def _smallest(case: _Case, size: int) -> Candidate | Refusal:
         return _fewest(case, settings, times, min(limits))
     except UnsupportedError as error:
         return case.refusal(size, error.message)
+
+
+def _at_once(case: _Case, size: int) -> int:
+    """GPUs that work on one token at a time: where whole layers are dealt to them, one works after another."""
+    return size if case.engine.rules(case.version).allocate is None else 1
 
 
 def _fewest(case: _Case, settings: EngineSettings, times: Roofline, most: int) -> Candidate | Refusal:
@@ -269,7 +275,7 @@ def _sized(case: _Case, settings: EngineSettings, times: Roofline, replicas: int
         used_bytes=case.offer.used_bytes,
     ).settings  # fmt: skip
     estimate = judged(case.fleet, case.request, case.offer, granted, case.served, asked)
-    claim = max(max(rank.budget.value, rank.footprint_bytes) for rank in estimate.per_gpu)
+    claim = max(rank.claimed_bytes for rank in estimate.per_gpu)
     room = _room(case)
     if claim > room:
         return case.refusal(size, _short("needs", claim, room, case), claim - room)

@@ -122,7 +122,8 @@ def _replicas(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]
             truth = tuple(term.bytes.value for term in fresh.terms.values())
             if told != truth:
                 yield f"{replica.id} rank {fresh.rank}: bytes {told} in the plan, {truth} by the estimator"
-            if share and share.budget_bytes != fresh.budget.value:
+            budget = fresh.budget.value if fresh.fills else fresh.claimed_bytes
+            if share and share.budget_bytes != budget:
                 yield f"{replica.id} rank {fresh.rank}: budget differs from the estimator's"
             if share and share.kv_cache_bytes < replica.kv_needed_bytes:
                 yield f"{replica.id} rank {fresh.rank}: pool smaller than its traffic needs"

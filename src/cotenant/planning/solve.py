@@ -211,9 +211,8 @@ def _usual(fleet: Fleet) -> Callable[[ModelRequest, GpuOffer, int, int], Estimat
 
         resolved = engine.resolve(model, offer.gpu, settings, version)
         layout = cache_layout(model, resolved, engine.rules(version).cache)
-        pool = (
-            SLOTS * layout.sequence_bytes(length, resolved.max_num_batched_tokens or 1) if layout.groups else None
-        )
+        sized = layout.groups and engine.rules(version).allocate is None  # else its slots are its pool
+        pool = SLOTS * layout.sequence_bytes(length, resolved.max_num_batched_tokens or 1) if sized else None
         return estimate_memory(
             model, offer.gpu, replace(settings, kv_cache_memory_bytes=pool), engine=engine, version=version,
             format=find_format("fp16" if model.dtype in ("fp16", "float16") else "bf16"), demand=slots,

@@ -40,6 +40,7 @@ def print_estimate(estimate: Estimate, console: Console, *, assumed: Sequence[st
         _print_terms(ranks, len(groups) > 1, console)
     console.print()
     _print_cache(estimate, console)
+    _print_host(estimate, console)
     _print_traffic(estimate, console)
     console.print()
     for sentence in assumed:
@@ -173,6 +174,18 @@ def _print_cache(estimate: Estimate, console: Console) -> None:
 def _printed(estimate: Estimate) -> str:
     cache = estimate.kv_cache
     return "" if cache.tokens == cache.tokens_as_printed else f" (the log prints {cache.tokens_as_printed:,})"
+
+
+def _print_host(estimate: Estimate, console: Console) -> None:
+    host = estimate.host
+    if host is None or not host.bytes:
+        return
+    parts = [
+        f"{name} {format_bytes(size)}"
+        for name, size in (("weights", host.weights), ("KV cache", host.kv_cache), ("compute", host.compute))
+        if size
+    ]
+    print_paragraph(console, f"Host memory, beside the GPU's: {', '.join(parts)}", indent=0)
 
 
 def _print_traffic(estimate: Estimate, console: Console) -> None:

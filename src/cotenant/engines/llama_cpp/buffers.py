@@ -39,7 +39,7 @@ def allocation(
 ) -> Allocation:
     """Every buffer of one server, from resolved settings."""
     options = settings.llama_cpp or LlamaCppOptions()
-    gpus = settings.pipeline_parallel_size
+    gpus = settings.pipeline_parallel_size * settings.tensor_parallel_size  # layers are split either way
     placement = place(
         model.num_layers, options.n_gpu_layers or 0, gpus, options.tensor_split, output_first=build.output_first
     )

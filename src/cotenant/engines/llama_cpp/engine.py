@@ -143,8 +143,7 @@ def resolved(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> E
         max_model_len=min(size.full, model.max_model_len),
         max_num_seqs=slots,
         max_num_batched_tokens=min(options.n_ubatch or 1, options.n_ctx or 1),
-        pipeline_parallel_size=max(settings.pipeline_parallel_size, settings.tensor_parallel_size),
-        tensor_parallel_size=1,
+        pipeline_parallel_size=max(settings.pipeline_parallel_size, len(asked.tensor_split)),
         llama_cpp=options,
     )
 
