@@ -56,10 +56,8 @@ def launch(found: Measurement, model: LoadedModel | None, gpu: GpuSpec | None, c
         named = f"{found.model!r} is not in the catalogue" if found.model else "the log does not name the model"
         assumed.append(f"{named}: give --model to have a prediction beside")
     elif card is None:
-        named = (
-            f"{found.gpu} is not in the catalogue" if found.gpu else "the log does not say which card it ran on"
-        )
-        assumed.append(f"{named}: give --gpu to have a prediction beside")
+        known = f"{found.gpu} is not in the catalogue" if found.gpu else "the log does not name the card"
+        assumed.append(f"{known}: give --gpu to have a prediction beside")
     else:
         question = _question(found, model, _measured_card(card, capacity), used, assumed)
     return Launch(question, capacity or (None if card is None else card.cuda_bytes.value), used, tuple(assumed))

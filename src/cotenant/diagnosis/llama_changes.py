@@ -6,7 +6,7 @@ headroom decides, at the low end of its interval.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from cotenant.domain.estimate import Estimate
@@ -16,7 +16,8 @@ from cotenant.domain.measurement import Setting
 from cotenant.errors import CotenantError
 from cotenant.estimation.question import Question, answer
 
-_LEAST = {"n_ctx": 512, "n_ubatch": 32}
+_LEAST_UBATCH = 32
+_CONTEXT_STEP = 1024
 _FLAGS = {
     "n_ctx": "ctx_size", "n_ubatch": "ubatch_size", "n_gpu_layers": "n_gpu_layers", "type_k": "cache_type_k",
 }  # fmt: skip
@@ -24,41 +25,63 @@ _FLAGS = {
 
 def llama_changes(question: Question, predicted: Estimate) -> tuple[Change, ...]:
     """One change an option, in the order in which they cost least; options that cannot help are left out."""
-    resolved = predicted.settings.llama_cpp
-    if resolved is None:
+    now = predicted.settings.llama_cpp
+    if now is None:
         return ()
     found = []
-    for name in ("n_ctx", "type_k", "n_ubatch", "n_gpu_layers"):
-        now = getattr(resolved, name)
-        change = _first(question, name, now, _steps(resolved, name, now))
+    for name, was, options in _options(question, now):
+        change = None if options is None else _change(question, name, was, options)
         if change is not None:
             found.append(change)
     return tuple(found)
 
 
-_Step = tuple[Setting, LlamaCppOptions]
+_Found = tuple[str, Setting | None, LlamaCppOptions | None]
 
 
-def _steps(options: LlamaCppOptions, name: str, now: int | str | None) -> Iterator[_Step]:
-    """Values to try, from the smallest change on."""
-    if name == "type_k":
-        if now == "f16":
-            yield "q8_0", replace(options, type_k="q8_0", type_v="q8_0")
-        return
-    value = int(now or 0)
-    while value > _LEAST.get(name, 0):
-        value = value - 1 if name == "n_gpu_layers" else value // 2
-        if value >= _LEAST.get(name, 0):
-            yield value, replace(options, **{name: value})
+def _options(question: Question, now: LlamaCppOptions) -> Iterator[_Found]:
+    """(option, its value now, the options with the smallest change that fits)."""
+    steps = (now.n_ctx or 0) // _CONTEXT_STEP
+    fewer = _largest(question, steps - 1, lambda count: replace(now, n_ctx=count * _CONTEXT_STEP))
+    yield "n_ctx", now.n_ctx, fewer
+    if now.type_k == "f16":
+        yield "type_k", now.type_k, replace(now, type_k="q8_0", type_v="q8_0")
+    halves = [(now.n_ubatch or 0) >> shift for shift in range(1, 8)]
+    smaller = (replace(now, n_ubatch=size) for size in halves if size >= _LEAST_UBATCH)
+    yield "n_ubatch", now.n_ubatch, next((one for one in smaller if _fits(question, one)), None)
+    layers = now.n_gpu_layers or 0
+    yield "n_gpu_layers", layers, _largest(question, layers - 1, lambda count: replace(now, n_gpu_layers=count))
 
 
-def _first(question: Question, name: str, was: Setting | None, steps: Iterator[_Step]) -> Change | None:
-    for value, options in steps:
-        try:
-            estimate = answer(replace(question, settings=replace(question.settings, llama_cpp=options)))
-        except CotenantError:
-            continue
-        if estimate.fits:
-            spare = min(rank.headroom.low for rank in estimate.per_gpu)
-            return Change(_FLAGS[name], was, value, spare, estimate.kv_cache.max_concurrency, estimate)
-    return None
+def _largest(question: Question, most: int, options: Callable[[int], LlamaCppOptions]) -> LlamaCppOptions | None:
+    """The options of the largest whole number from 1 to `most` that fits, where smaller ones fit too."""
+    low, high = 1, most
+    if most < 1 or not _fits(question, options(1)):
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(question, options(middle)) else (low, middle - 1)
+    return options(low)
+
+
+def _fits(question: Question, options: LlamaCppOptions) -> bool:
+    try:
+        return answer(_with(question, options)).fits
+    except CotenantError:
+        return False
+
+
+def _with(question: Question, options: LlamaCppOptions) -> Question:
+    return replace(question, settings=replace(question.settings, llama_cpp=options))
+
+
+def _change(question: Question, name: str, was: Setting | None, options: LlamaCppOptions) -> Change | None:
+    try:
+        estimate = answer(_with(question, options))
+    except CotenantError:
+        return None
+    if not estimate.fits:
+        return None
+    spare = min(rank.headroom.low for rank in estimate.per_gpu)
+    becomes = getattr(options, name)
+    return Change(_FLAGS[name], was, becomes, spare, estimate.kv_cache.max_concurrency, estimate)

@@ -96,6 +96,6 @@ def _device(name: str, terms: dict[str, int], found: Measurement, rank: RankEsti
     if runtime is not None and 0 <= runtime * MIB < (capacity or 0):
         printed["runtime"] = round(runtime * MIB)
     pairs = {term: TermPair(printed.get(term), rank.terms[term].bytes if rank else None) for term in TERMS}
-    taken = sum(pair.best_bytes or 0 for pair in pairs.values())
+    taken = sum(printed.values())
     room = capacity if free is None else round(free * MIB)
     return DeviceShare(name, capacity or room, None, None, pairs, None if room is None else room - taken)

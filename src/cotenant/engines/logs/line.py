@@ -92,7 +92,9 @@ def without_optional(pattern: str) -> str:
             parts.append("")
         elif mark == ")" and not in_class and len(parts) > 1:
             group = parts.pop()
-            if "|" not in group and pattern[place : place + 1] not in ("?", "*", "{"):
+            optional = pattern[place : place + 1] in ("?", "*")
+            place += optional
+            if "|" not in group and not optional:
                 parts[-1] += group
         else:
             parts[-1] += mark

@@ -13,6 +13,8 @@ from cotenant.readers.logs.blocks import Counts, lines_of_interest
 from cotenant.readers.logs.prefixes import entries
 from cotenant.readers.logs.runs import Runs
 
+MAX_LINES = 200_000  # about memory; a log of months has thousands
+
 
 @dataclass(frozen=True, slots=True)
 class LogReading:
@@ -41,7 +43,10 @@ def read_log(
     nothing about memory.
     """
     runs, counts = Runs(), Counts()
-    for line in lines_of_interest(chunks, runs.needles, counts, progress):
+    for number, line in enumerate(lines_of_interest(chunks, runs.needles, counts, progress)):
+        if number >= MAX_LINES:
+            runs.dropped += 1
+            continue
         for entry in entries(line.number, line.text):
             runs.feed(entry)
     _name_engines(runs, counts)
