@@ -47,13 +47,20 @@ def load_fleet(source: FleetSource) -> Fleet:
         return source
     from cotenant.edge.models import open_model
     from cotenant.edge.own_gpus import own_gpus
+    from cotenant.edge.traces import trace_opener
     from cotenant.readers.fleet import fleet_from, read_fleet
 
     if isinstance(source, Mapping):
-        return fleet_from(source, load_model=open_model, extra=own_gpus())
+        return fleet_from(source, load_model=open_model, load_trace=trace_opener(), extra=own_gpus())
     from cotenant.edge.text import read_text
 
-    return read_fleet(read_text(source), load_model=open_model, path=str(source), extra=own_gpus())
+    return read_fleet(
+        read_text(source),
+        load_model=open_model,
+        load_trace=trace_opener(source),
+        path=str(source),
+        extra=own_gpus(),
+    )
 
 
 def estimate(

@@ -18,6 +18,8 @@ from cotenant.domain.measurement import Measurement
 from cotenant.errors import CotenantError
 from cotenant.estimation.question import Question, answer
 
+_NO_FLAG_HELPS = ("others_changed_memory", "out_of_host_memory")  # the order of starts does, or the host
+
 
 def explain(
     found: Measurement,
@@ -57,6 +59,8 @@ def explain(
 
 
 def _changes(found: Measurement, question: Question, predicted: Estimate, why: Cause) -> tuple[Change, ...]:
+    if why.kind in _NO_FLAG_HELPS:
+        return ()
     if found.engine in LLAMA_ENGINES:
         return llama_changes(question, predicted)
     at = situation(found, question, predicted, why)

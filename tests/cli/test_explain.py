@@ -1,0 +1,44 @@
+"""`cotenant explain` as a user calls it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import Run
+
+LOG = Path(__file__).parents[1] / "golden" / "logs" / "vllm-pool-too-small.log"
+
+
+def test_text_says_why_and_what_would_have_worked(run: Run) -> None:
+    answer = run("explain", str(LOG))
+    assert answer.status == 0
+    assert "needs 62.00 GiB and 48.66 GiB are left for it. 13.34 GiB short." in " ".join(answer.out.split())
+    assert "--max-model-len" in answer.out
+    assert "205,728" in answer.out
+
+
+def test_json_holds_measured_predicted_and_changes(run: Run) -> None:
+    document = run("explain", str(LOG), "--json").document
+    assert document["measured"]["needed_kv_gib"] == 62.0
+    assert document["measured"]["available_kv_gib"] == 48.66
+    assert document["shortfall_bytes"] == round((62.0 - 48.66) * 2**30)
+    assert document["predicted"]["schema"] == "cotenant/estimate/1"
+    assert {change["flag"] for change in document["changes"]} >= {"max_model_len"}
+
+
+def test_save_keeps_the_measurement(run: Run) -> None:
+    answer = run("explain", str(LOG), "--save", "--json")
+    assert answer.err.startswith("saved ")
+    assert Path(answer.err.removeprefix("saved ").strip()).is_file()
+    assert answer.document["verdict"] == "oom"
+
+
+def test_refusals_have_status_one(run: Run, tmp_path: Path) -> None:
+    noise = tmp_path / "noise.log"
+    noise.write_bytes(bytes(range(256)) * 1000)
+    answer = run("explain", str(noise))
+    assert (answer.status, answer.out) == (1, "")
+    assert "binary data without a line of an engine" in answer.err
+    assert run("explain", str(tmp_path / "missing.log"), "--json").document["errors"]
+    assert run("explain", str(LOG), "--gpu", "no-such-card").status == 1
+    assert run("explain").status == 2

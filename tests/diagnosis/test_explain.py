@@ -1,0 +1,194 @@
+# ruff: noqa: E501 - log lines are long
+"""Why it ran out, by how much, and whether what is said to work does work."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cotenant
+from cotenant.domain.explanation import Change, Explanation
+from cotenant.errors import FormatError, InputError
+from cotenant.units import GIB
+
+GPU = "A100-80GB-SXM"
+
+
+def vllm(*lines: str, length: int = 131072, share: float = 0.9, more: str = "") -> str:
+    start = (
+        "(APIServer pid=1) INFO vLLM API server version 0.11.0\n"
+        f"(APIServer pid=1) INFO non-default args: {{'model': 'meta-llama/Llama-3.1-8B-Instruct', "
+        f"'gpu_memory_utilization': {share}{more}}}\n"
+        "(EngineCore_DP0 pid=9) INFO Initializing a V1 LLM engine (v0.11.0) with config: "
+        f"model='meta-llama/Llama-3.1-8B-Instruct', dtype=torch.bfloat16, max_seq_len={length}, "
+        "tensor_parallel_size=1, pipeline_parallel_size=1, data_parallel_size=1, enforce_eager=False, "
+        "kv_cache_dtype=auto\n"
+        "(EngineCore_DP0 pid=9) INFO Model loading took 14.9889 GiB and 3.0 seconds\n"
+    )
+    return start + "".join(f"(EngineCore_DP0 pid=9) {line}\n" for line in lines)
+
+
+def too_small(needed: float, there: float, length: int = 131072) -> str:
+    return (
+        f"ERROR ValueError: To serve at least one request with the models's max seq len ({length}), ({needed:.2f} GiB "
+        f"KV cache is needed, which is larger than the available KV cache memory ({there:.2f} GiB)."
+    )
+
+
+def by_flag(found: Explanation) -> dict[str, Change]:
+    return {change.flag: change for change in found.changes}
+
+
+def test_printed_beside_predicted() -> None:
+    found = cotenant.explain(
+        vllm("INFO Available KV cache memory: 54.1 GiB", "INFO GPU KV cache size: 443,184 tokens"), gpu=GPU
+    )
+    (share,) = found.shares
+    assert share.terms["weights"].printed_bytes == round(14.9889 * GIB)
+    predicted = share.terms["weights"].predicted
+    assert predicted is not None
+    assert predicted.value == pytest.approx(14.9889 * GIB, rel=0.02)
+    assert share.terms["kv_cache"].printed_bytes == round(54.1 * GIB)
+    assert (found.verdict, found.shortfall_bytes, found.changes) == ("fits", 0, ())
+    assert share.left_bytes is not None
+
+
+def test_a_pool_below_one_sequence() -> None:
+    """128 KiB a token: 131,072 tokens need 16 GiB; 5.12 GiB hold 41,943 tokens, whole blocks of 16: 41,936."""
+    found = cotenant.explain(
+        vllm("INFO Available KV cache memory: 5.12 GiB", too_small(16, 5.12), share=0.3), gpu=GPU
+    )
+    assert found.shortfall_bytes == round((16 - 5.12) * GIB)
+    changes = by_flag(found)
+    assert changes["max_model_len"].becomes == 41936
+    assert changes["max_model_len"].max_concurrency == 1.0
+    # 10.88 GiB of 79.2 are 13.7 hundredths; the pool grows by what the budget does.
+    assert changes["gpu_memory_utilization"].becomes == pytest.approx(0.44, abs=0.011)
+    assert "kv_cache_dtype" not in changes  # an A100 has no fp8
+    assert changes["tensor_parallel_size"].becomes == 2
+
+
+def test_half_of_the_cache_on_a_card_with_fp8() -> None:
+    found = cotenant.explain(
+        vllm("INFO Available KV cache memory: 9.00 GiB", too_small(16, 9.0), share=0.35), gpu="H100-80GB-SXM"
+    )
+    change = by_flag(found)["kv_cache_dtype"]
+    assert (change.was, change.becomes) == ("auto", "fp8")
+    assert change.spare_bytes == pytest.approx(1.0 * GIB, abs=0.3 * GIB)
+
+
+@settings(max_examples=15, deadline=None)
+@given(there=st.floats(0.5, 15.9), share=st.floats(0.25, 0.6))
+def test_every_change_would_have_worked(there: float, share: float) -> None:
+    """Each leaves a pool that holds one sequence, and the next smaller change of a number would not."""
+    there, share = round(there, 2), round(share, 2)
+    log = vllm(f"INFO Available KV cache memory: {there:.2f} GiB", too_small(16, there), share=share)
+    found = cotenant.explain(log, gpu=GPU)
+    assert found.changes
+    for change in found.changes:
+        assert change.spare_bytes >= 0
+        assert change.max_concurrency >= 1
+    length = by_flag(found)["max_model_len"].becomes
+    assert isinstance(length, int)
+    assert length * 131072 <= there * GIB < (length + 16) * 131072
+
+
+def test_a_card_that_others_hold() -> None:
+    found = cotenant.explain(
+        vllm(
+            "ERROR ValueError: Free memory on device (40.00/79.15 GiB) on startup is less than desired GPU memory "
+            "utilization (0.9, 71.24 GiB). Decrease GPU memory utilization or reduce GPU memory used by others.",
+            length=8192,
+        ),
+        gpu=GPU,
+    )
+    assert found.shortfall_bytes == round((71.24 - 40) * GIB)
+    assert "39.15 GiB of the card are taken already" in found.cause
+    assert by_flag(found)["gpu_memory_utilization"].becomes == 0.5  # 0.50 x 79.15 = 39.6 <= 40.0 < 0.51 x 79.15
+    assert set(by_flag(found)) == {"gpu_memory_utilization"}
+    assert found.shares[0].used_bytes
+
+
+def test_others_that_start_at_the_same_time() -> None:
+    found = cotenant.explain(
+        vllm("ERROR AssertionError: Error in memory profiling. Initial free memory 58.23 GiB, current free memory "
+             "59.34 GiB. This happens when other processes release GPU memory."), gpu=GPU
+    )  # fmt: skip
+    assert "two engines started at once" in found.cause
+    assert found.shortfall_bytes is None
+    assert any("before the others" in words for words in found.advice)
+
+
+def test_an_allocation_that_failed() -> None:
+    oom = (
+        "ERROR torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "79.15 GiB of which 1.50 GiB is free. Process 1 has 77.6 GiB memory in use. Of the allocated memory 76.00 GiB "
+        "is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+    )
+    while_loading = cotenant.explain(vllm(oom, length=8192), gpu=GPU)
+    assert while_loading.shortfall_bytes == GIB // 2
+    assert "after the weights were loaded" in while_loading.cause
+    assert "gpu_memory_utilization" not in by_flag(while_loading)  # the pool was not there yet
+    serving = cotenant.explain(
+        vllm("INFO Available KV cache memory: 54.10 GiB", "INFO GPU KV cache size: 443,000 tokens",
+             "INFO Graph capturing finished in 5 secs, took 0.60 GiB", oom, length=8192), gpu=GPU
+    )  # fmt: skip
+    assert "while serving" in serving.cause
+    lower = by_flag(serving)["gpu_memory_utilization"].becomes
+    assert lower == pytest.approx(0.89, abs=0.011)  # 0.5 GiB is 0.63 hundredths of the card
+
+
+def test_what_the_log_leaves_open_is_said() -> None:
+    unknown = cotenant.explain("INFO Model loading took 5.00 GiB and 3 seconds\n")
+    assert unknown.predicted is None
+    assert unknown.verdict == "unknown"
+    assert "does not name the model" in unknown.assumed[0]
+    nameless = cotenant.explain("the current vLLM instance can use total_gpu_memory (79.15GiB) x "
+                                "gpu_memory_utilization (0.90) = 71.24GiB\n", model="Qwen/Qwen3-8B")  # fmt: skip
+    assert any("assumed, by its 79.15 GiB" in sentence for sentence in nameless.assumed)
+    assert nameless.predicted is not None
+
+
+def test_the_model_and_card_given_stand_before_the_log() -> None:
+    found = cotenant.explain(vllm("INFO Available KV cache memory: 5.0 GiB"), model="Qwen/Qwen3-8B", gpu="L40S")
+    assert found.predicted is not None
+    assert (found.predicted.model.name, found.predicted.gpu.name) == ("Qwen/Qwen3-8B", "L40S")
+
+
+def test_refusals_of_what_cannot_be_opened() -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        cotenant.explain("/no/such/file.log")
+    with pytest.raises(FormatError, match="without a line of an engine"):
+        cotenant.explain("nothing\nof an engine\n")
+    with pytest.raises(InputError):
+        cotenant.explain(vllm("x"), gpu="no-such-card")
+
+
+LLAMA = """\
+build: 9849 (799fcc04a) with GNU 14.2.0 for Linux x86_64
+srv    load_model: loading model '/models/Qwen2.5-32B-Instruct-Q4_K_M.gguf'
+llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23800 MiB free
+load_tensors: offloaded 65/65 layers to GPU
+load_tensors:        CUDA0 model buffer size = 18508.35 MiB
+llama_context: n_ctx         = 131072
+llama_context: n_ubatch      = 512
+ggml_backend_cuda_buffer_type_alloc_buffer: allocating 32768.00 MiB on device 0: cudaMalloc failed: out of memory
+"""
+
+
+def test_llama_cpp_out_of_memory() -> None:
+    """64 layers x 8 heads x 128 x 2 x 2 B = 256 KiB a token: 131,072 tokens are the 32 GiB that were refused."""
+    found = cotenant.explain(LLAMA)
+    (share,) = found.shares
+    assert share.terms["weights"].printed_bytes == round(18508.35 * 2**20)
+    predicted = share.terms["kv_cache"].predicted
+    assert predicted is not None
+    assert predicted.value == 32 * GIB
+    changes = by_flag(found)
+    length, layers = changes["ctx_size"].becomes, changes["n_gpu_layers"].becomes
+    assert isinstance(length, int)
+    assert isinstance(layers, int)
+    assert 8192 <= length < 24576
+    assert 0 < layers < 65
+    assert all(change.estimate.fits for change in found.changes)
