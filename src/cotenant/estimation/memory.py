@@ -225,18 +225,28 @@ def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimat
         claimed = Interval(
             *(max(getattr(footprint, s), getattr(stage.budget, s)) for s in ("low", "value", "high"))
         )
-        weights = stage.weights.bytes
-        peak = total((weights, Interval(0, stage.largest, 2 * stage.largest), stage.runtime.beside))
+        peak = load_peak(stage)
         for _ in range(memory.settings.tensor_parallel_size):
             found.append(
                 RankEstimate(
                     rank=len(found), capacity=memory.capacity, used_bytes=used_bytes, budget=stage.budget,
-                    weights=stage.weights, kv_cache=Term(pool, _pool_why(memory, pool)),
+                    weights=_as_printed(stage.weights, memory.rules.load_slack_bytes), kv_cache=Term(pool, _pool_why(memory, pool)),
                     activations=stage.activations, runtime=stage.runtime.term, load_peak=peak,
                     headroom=free - claimed,
                 )
             )  # fmt: skip
     return tuple(found)
+
+
+def load_peak(stage: StageMemory) -> Interval:
+    """What a rank takes while its weights are loaded: up to two of its largest tensors more."""
+    return total((stage.weights.bytes, Interval(0, stage.largest, 2 * stage.largest), stage.runtime.beside))
+
+
+def _as_printed(weights: Term, slack: int) -> Term:
+    """Weights as the engine's log counts them, which may hold more than the tensors."""
+    size = weights.bytes
+    return Term(Interval(size.low, size.value, size.high + slack), weights.why) if slack else weights
 
 
 def _footprint(stage: StageMemory, pool: Interval) -> Interval:
