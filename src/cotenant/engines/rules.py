@@ -110,6 +110,8 @@ class ProfileRules:
     `logit_bytes` are the bytes alive per element of (rows x vocabulary) at the sampler's peak; `rows` follow
     max_num_seqs. `compiled`: the forward pass runs compiled, so intermediates die early.
     `latent_workspace_tokens`: MLA's chunked-prefill workspace, whose up-projection is allocated in full.
+    `index_workspace_rows`: rows of an indexer's workspace for each token of max_model_len, and `index_logit_bytes`
+    what its scores may take (sparse attention; it then has no workspace of the first kind).
     `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs.
     `prompt_logit_bytes`: alive per element of (tokens x vocabulary) where the warm-up asks for the logits of every
     prompt token, whole on each rank; `gathered_logits`: each rank holds its own part of them beside the whole.
@@ -122,6 +124,8 @@ class ProfileRules:
     compiled: bool = True
     moe_chunk_tokens: int = 32768
     latent_workspace_tokens: int = 0
+    index_workspace_rows: int = 0
+    index_logit_bytes: int = 0
     resident_logit_bytes: float = 0.0
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False

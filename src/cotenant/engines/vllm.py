@@ -32,7 +32,7 @@ from cotenant.engines.rules import (
     RuntimeRules,
 )
 from cotenant.errors import UnsupportedError
-from cotenant.units import GIB
+from cotenant.units import GIB, MIB
 
 # The last release whose files were read.
 NEWEST = Version((0, 33, 0), "0.33.0")
@@ -200,6 +200,8 @@ def _profile_rules(release: _Release) -> ProfileRules:
         compiled=release >= (0, 8),
         moe_chunk_tokens=32768 if release >= (0, 6) else 65536,
         latent_workspace_tokens=65536 if release >= (0, 9) else 0,
+        index_workspace_rows=40,  # v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size
+        index_logit_bytes=512 * MIB if release >= (0, 20) else 0,  # VLLM_SPARSE_INDEXER_MAX_LOGITS_MB
     )
 
 

@@ -37,6 +37,8 @@ class LayerWidths:
     expert_product: float
     state: float  # recurrent mixers' projections
     latent_up: float  # MLA: keys and values after the up-projection
+    index: int  # bytes of an indexer's key
+    streams: int  # parallel residual streams (hyper-connections)
 
 
 _WIDTHS: IdentityCache[LayerWidths] = IdentityCache()
@@ -114,6 +116,7 @@ def _layer_bytes(
     model: ModelSpec, widths: LayerWidths, tokens: int, settings: EngineSettings, rules: ProfileRules
 ) -> float:
     stream = (2 if rules.compiled and not settings.enforce_eager else 3) * widths.hidden
+    stream += 3 * (widths.streams - 1) * widths.hidden  # old, new, and the buffer that drafts read
     attention = stream + 2 * widths.attention + widths.output
     dense = stream + widths.inner * 1.5
     state = stream + 2 * widths.state
@@ -122,6 +125,9 @@ def _layer_bytes(
         at_once = min(tokens, rules.moe_chunk_tokens) * (model.experts_per_token or 1)
         spaces = at_once * (max(widths.expert, widths.hidden) + widths.expert_product)
         widest = max(widest, tokens * (stream + widths.hidden + 2 * model.num_experts) + spaces)
+    if widths.index and rules.index_workspace_rows:
+        rows = rules.index_workspace_rows * (settings.max_model_len or 1)
+        return _ELEMENT * widest + rows * widths.index + rules.index_logit_bytes
     return _ELEMENT * (widest + _latent_elements(widths, settings, rules))
 
 
@@ -160,7 +166,14 @@ def _widths(model: ModelSpec, ranks: int) -> LayerWidths:
         expert_product=down,
         state=_widest(model, Role.STATE, ranks, ()),
         latent_up=_widest(model, Role.ATTENTION, ranks, ("kv_b_proj",)),
+        index=max((group.index_width for group in model.layer_groups), default=0),
+        streams=_streams(model),
     )
+
+
+def _streams(model: ModelSpec) -> int:
+    wide = (part.shape[-1] for part in model.parameters if part.name.endswith("hc.fn") and not part.draft)
+    return max(1, max(wide, default=0) // model.hidden_size)
 
 
 def _widest(model: ModelSpec, role: Role, ranks: int, names: tuple[str, ...], *, inputs: bool = False) -> float:
