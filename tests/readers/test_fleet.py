@@ -18,6 +18,7 @@ from cotenant.domain.fleet import Fleet
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Lengths
+from cotenant.edge.traces import open_trace
 from cotenant.errors import CotenantError, FormatError, InputErrors, UnknownModelError
 from cotenant.readers.fleet import fleet_from, fleet_json_schema, input_hash, read_fleet
 
@@ -42,19 +43,19 @@ def one(**changes: Any) -> dict[str, Any]:
 
 
 def read(value: object) -> Fleet:
-    return read_fleet(json.dumps(value), load_model=load)
+    return read_fleet(json.dumps(value), load_model=load, load_trace=open_trace)
 
 
 def faults(value: object) -> dict[str, CotenantError]:
     with pytest.raises(CotenantError) as caught:
-        read(value) if not isinstance(value, str) else read_fleet(value, load_model=load)
+        read(value) if not isinstance(value, str) else read_fleet(value, load_model=load, load_trace=open_trace)
     found = caught.value.faults()
     assert len({(fault.path, fault.message) for fault in found}) == len(found)
     return {fault.path: fault for fault in found}
 
 
 def test_the_trio_means_what_it_says() -> None:
-    fleet = read_fleet((EXAMPLES / "a100-trio.yaml").read_text(), load_model=load)
+    fleet = read_fleet((EXAMPLES / "a100-trio.yaml").read_text(), load_model=load, load_trace=open_trace)
     (offer,) = fleet.gpus
     assert (offer.gpu.name, offer.count, offer.maximum, offer.price_per_hour) == ("A100-80GB-SXM", 1, None, None)
     assert (offer.node_size, offer.used_bytes, offer.is_shop) == (8, 0, False)
@@ -75,8 +76,12 @@ def test_the_trio_means_what_it_says() -> None:
 
 def test_the_json_twin_is_the_same_fleet() -> None:
     yaml, twin = ((EXAMPLES / name).read_text() for name in ("a100-trio.yaml", "a100-trio.json"))
-    assert read_fleet(yaml, load_model=load) == read_fleet(twin, load_model=load, path="a100-trio.json")
-    assert fleet_from(json.loads(twin), load_model=load) == read_fleet(twin, load_model=load)
+    assert read_fleet(yaml, load_model=load, load_trace=open_trace) == read_fleet(
+        twin, load_model=load, load_trace=open_trace, path="a100-trio.json"
+    )
+    assert fleet_from(json.loads(twin), load_model=load, load_trace=open_trace) == read_fleet(
+        twin, load_model=load, load_trace=open_trace
+    )
 
 
 def test_every_key_of_the_contract() -> None:
@@ -108,6 +113,7 @@ models:
   - {{name: other, model: encoder-x, traffic: {{requests_per_second: 5, input_tokens: {{p50: 100, max: 512}}}}}}
 """,
         load_model=load,
+        load_trace=open_trace,
     )
     owned, shop = fleet.gpus
     assert (owned.node_size, owned.host_memory_bytes, owned.used_bytes) == (4, 512 * 2**30, 2 * 2**30)
@@ -139,7 +145,7 @@ def test_defaults() -> None:
 
 def test_the_users_own_cards_stand_first() -> None:
     mine = gpus_from([{"name": "A100-80GB-SXM", "price": "$0.10/h"}])
-    fleet = read_fleet(json.dumps(one()), load_model=load, extra=mine)
+    fleet = read_fleet(json.dumps(one()), load_model=load, load_trace=open_trace, extra=mine)
     assert fleet.gpus[0].gpu.price_per_hour == 0.1
 
 
@@ -181,7 +187,7 @@ models:
   - 5
 """
     with pytest.raises(InputErrors) as caught:
-        read_fleet(text, load_model=load)
+        read_fleet(text, load_model=load, load_trace=open_trace)
     paths = [fault.path for fault in caught.value.faults()]
     assert paths == [
         "$.engine",
@@ -250,7 +256,7 @@ models:
             "$.models[0].traffic.context_tokens.p95",
             "at most 131,072",
         ),
-        ({"traffic": {"trace": "a.csv"}}, "$.models[0].traffic.trace", "simulator"),
+        ({"traffic": {"trace": "a.csv"}}, "$.models[0].traffic.trace", "no trace at"),
         ({"slo": {"ttft": "0s"}}, "$.models[0].slo.ttft", "above zero"),
         ({"slo": {"ttft": 3}}, "$.models[0].slo.ttft", "no unit"),
         ({"quality": {"max_loss": 0.01}}, "$.models[0].quality.max_loss", "not a percentage"),
@@ -334,7 +340,7 @@ BOMBS = {
 def test_bombs_are_refused_quickly(name: str) -> None:
     start = time.perf_counter()
     with pytest.raises(FormatError):
-        read_fleet(BOMBS[name], load_model=load)
+        read_fleet(BOMBS[name], load_model=load, load_trace=open_trace)
     assert time.perf_counter() - start < 5
 
 
@@ -342,12 +348,12 @@ def test_bombs_are_refused_quickly(name: str) -> None:
 def test_what_is_no_fleet_at_all(text: str) -> None:
     for path in ("", "fleet.json"):
         with pytest.raises(CotenantError):
-            read_fleet(text, load_model=load, path=path)
+            read_fleet(text, load_model=load, load_trace=open_trace, path=path)
 
 
 def test_yaml_means_what_people_see() -> None:
     """`no` is a name, not false; 1:30 is no number of seconds; 012 is twelve."""
-    value = read_fleet(json.dumps(one()).replace('"chat"', "no"), load_model=load)
+    value = read_fleet(json.dumps(one()).replace('"chat"', "no"), load_model=load, load_trace=open_trace)
     assert value.models[0].name == "no"
 
 
@@ -396,7 +402,7 @@ _values = st.recursive(
 @settings(max_examples=150)
 def test_no_value_breaks_the_reader(value: object) -> None:
     with suppress(CotenantError):
-        fleet_from(value, load_model=load)  # type: ignore[arg-type]
+        fleet_from(value, load_model=load, load_trace=open_trace)  # type: ignore[arg-type]
 
 
 @given(st.text(alphabet="abc:{}[]-,&*!?|>'\"#%@ \n\t0123.~", max_size=80))
@@ -404,7 +410,7 @@ def test_no_value_breaks_the_reader(value: object) -> None:
 def test_no_text_breaks_the_reader(text: str) -> None:
     for path in ("", "x.json"):
         with suppress(CotenantError):
-            read_fleet(text, load_model=load, path=path)
+            read_fleet(text, load_model=load, load_trace=open_trace, path=path)
 
 
 _LEAVES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=4) | st.just([]) | st.just({})

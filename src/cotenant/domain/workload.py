@@ -26,11 +26,26 @@ class Lengths:
         return (self.p50 is None) != (self.p95 is None)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Requests as they came: arrival times in seconds from the first, tokens in and out. Compared by identity."""
+
+    name: str
+    arrivals_s: tuple[float, ...]
+    input_tokens: tuple[int, ...]
+    output_tokens: tuple[int, ...]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest sequence, input and output together."""
+        return max(map(sum, zip(self.input_tokens, self.output_tokens, strict=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """A rate with input and output lengths, or a concurrency with the context in flight.
+    """A rate with input and output lengths, a concurrency with the context in flight, or a trace.
 
-    Exactly one of `requests_per_second` and `concurrent` is set. `by_hour` holds 24 weights from midnight
+    Exactly one of `requests_per_second`, `concurrent` and `trace` is set. `by_hour` holds 24 weights from midnight
     in `timezone`.
     """
 
@@ -39,6 +54,7 @@ class Traffic:
     output_tokens: Lengths | None = None
     concurrent: int | None = None
     context_tokens: Lengths | None = None
+    trace: Trace | None = None
     by_hour: tuple[float, ...] = ()
     timezone: str = "UTC"
 

@@ -9,13 +9,14 @@ from math import ceil, exp, inf
 from cotenant.domain.demand import Demand, Overload
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.step_time import Scaled, Times
-from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.domain.workload import Adapter, Lengths, Slo, Trace, Traffic
 from cotenant.errors import InputError
 from cotenant.estimation.compound import Atoms, fixed_total, poisson_quantile, poisson_total
 from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, held_tokens
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
 from cotenant.estimation.service import Service, closed_service, is_overloaded, open_service, saturation
+from cotenant.estimation.traced import burst_warning, held_by_trace, traced
 from cotenant.units import format_seconds
 
 
@@ -66,7 +67,9 @@ def demand(
     limit = sequence_limit(_parts(traffic), model_limit or model.max_model_len)
     flight = _flight(model, traffic, limit.tokens)
     load = (
-        _closed(ceil(traffic.concurrent / replicas), flight, times, sequence_bytes, overflow)
+        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow)
+        if traffic.trace is not None
+        else _closed(ceil(traffic.concurrent / replicas), flight, times, sequence_bytes, overflow)
         if traffic.concurrent is not None
         else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow)
     )
@@ -109,9 +112,11 @@ def _check(traffic: Traffic, overflow: float, replicas: int, slo: Slo | None) ->
         raise InputError(f"kv_overflow is a probability between 0 and 1, not {overflow}", hint="write 1%")
     if replicas < 1:
         raise InputError(f"{replicas} replicas serve nothing")
-    if (traffic.requests_per_second is None) == (traffic.concurrent is None):
+    shapes = (traffic.requests_per_second, traffic.concurrent, traffic.trace)
+    if sum(shape is not None for shape in shapes) != 1:
         raise InputError(
-            "traffic needs a rate or a concurrency, and one only", hint="requests_per_second or concurrent"
+            "traffic needs a rate, a concurrency or a trace, and one only",
+            hint="requests_per_second, concurrent or trace",
         )
     if (traffic.requests_per_second is not None and traffic.requests_per_second <= 0) or (
         traffic.concurrent is not None and traffic.concurrent <= 0
@@ -120,7 +125,9 @@ def _check(traffic: Traffic, overflow: float, replicas: int, slo: Slo | None) ->
 
 
 def _parts(traffic: Traffic) -> tuple[Lengths, ...]:
-    """The lengths that make up a sequence: input and output, or the context in flight alone."""
+    """The lengths that make up a sequence: input and output, the context in flight alone, or a trace's longest."""
+    if traffic.trace is not None:
+        return (Lengths(maximum=traffic.trace.longest),)
     known = tuple(part for part in (traffic.input_tokens, traffic.output_tokens) if part is not None)
     if traffic.input_tokens is not None:
         return known
@@ -130,6 +137,9 @@ def _parts(traffic: Traffic) -> tuple[Lengths, ...]:
 
 
 def _flight(model: ModelSpec, traffic: Traffic, limit: int) -> _Flight:
+    if traffic.trace is not None:
+        seen = traced(traffic.trace)
+        return _Flight(seen.inputs, seen.outputs, held_by_trace(traffic.trace, limit))
     if traffic.input_tokens is None:
         if traffic.context_tokens is None:
             raise InputError("traffic has no lengths")
@@ -168,6 +178,17 @@ def _open(
     at_most = max(1, poisson_quantile(service.in_service, P999))
     tokens = _tokens(needed, atoms, flight, service)
     return _Load(service, at_most, needed, tokens, fixed=False, doubts=_doubts(rate, flight, outputs, times))
+
+
+def _traced(
+    trace: Trace, replicas: int, flight: _Flight, times: Times, sequence_bytes: SequenceBytes, overflow: float
+) -> _Load | Overload:
+    """The trace's busiest hour as an open load, with a word where its arrivals bunch."""
+    rate = traced(trace).rate / replicas
+    load = _open(rate, flight, times, sequence_bytes, overflow)
+    if isinstance(load, Overload):
+        return load
+    return replace(load, doubts=(*load.doubts, *burst_warning(trace, load.service.in_service / rate)))
 
 
 def _tokens(needed: float, atoms: Atoms, flight: _Flight, service: Service) -> float:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.workload import Trace
 from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
 from cotenant.readers.yaml_text import Document, read_document
 
@@ -24,28 +25,33 @@ if TYPE_CHECKING:
     from cotenant.readers.fleet_schema import GpuEntry, ModelEntry
 
 LoadModel = Callable[[object], LoadedModel]
+LoadTrace = Callable[[str], Trace]
 _TOP = re.compile(r"\$\.([A-Za-z_][A-Za-z0-9_-]*)")
 _PARTS = re.compile(r"([0-9]+)")
 _MOST_FAULTS = 200
 _HINT = "a fleet file has `gpus:` and `models:`"
 
 
-def read_fleet(text: str, *, load_model: LoadModel, path: str = "", extra: tuple[GpuSpec, ...] = ()) -> Fleet:
+def read_fleet(
+    text: str, *, load_model: LoadModel, load_trace: LoadTrace, path: str = "", extra: tuple[GpuSpec, ...] = ()
+) -> Fleet:
     """The fleet that `text` describes; `extra` cards stand before the catalogue's.
 
-    `load_model` gets what stands at `model:` (text or a mapping of raw figures). Raises FormatError where the text
-    cannot be read and InputErrors with every fault otherwise.
+    `load_model` gets what stands at `model:` (text or a mapping of raw figures), `load_trace` the file named at
+    `trace:`. Raises FormatError where the text cannot be read and InputErrors with every fault otherwise.
     """
-    return _fleet(read_document(text, path=path), load_model, extra)
+    return _fleet(read_document(text, path=path), load_model, load_trace, extra)
 
 
-def fleet_from(value: Mapping[str, Any], *, load_model: LoadModel, extra: tuple[GpuSpec, ...] = ()) -> Fleet:
+def fleet_from(
+    value: Mapping[str, Any], *, load_model: LoadModel, load_trace: LoadTrace, extra: tuple[GpuSpec, ...] = ()
+) -> Fleet:
     """The same from a mapping of plain values."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise FormatError(f"a fleet must be made of plain values: {error}") from None
-    return _fleet(read_document(text, path="the fleet.json"), load_model, extra)
+    return _fleet(read_document(text, path="the fleet.json"), load_model, load_trace, extra)
 
 
 def fleet_json_schema() -> dict[str, Any]:
@@ -61,7 +67,7 @@ def input_hash(value: object) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _fleet(document: Document, load_model: LoadModel, extra: tuple[GpuSpec, ...]) -> Fleet:
+def _fleet(document: Document, load_model: LoadModel, load_trace: LoadTrace, extra: tuple[GpuSpec, ...]) -> Fleet:
     from cotenant.readers.fleet_checks import head_faults, offers, placement_faults
     from cotenant.readers.fleet_errors import structural_faults
     from cotenant.readers.fleet_models import requests
@@ -76,7 +82,7 @@ def _fleet(document: Document, load_model: LoadModel, extra: tuple[GpuSpec, ...]
     faults = head_faults(value)
     gpus = offers(gpu_entries, extra, faults)
     engine = value.get("engine", "vllm")
-    models = requests(model_entries, engine if isinstance(engine, str) else "vllm", load_model, faults)
+    models = requests(model_entries, engine if isinstance(engine, str) else "vllm", load_model, load_trace, faults)
     faults += placement_faults(model_entries, gpu_entries, _names(value.get("models")))
     _raise(structural, faults, value)
     head = FleetFile.model_validate(value)

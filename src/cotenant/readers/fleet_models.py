@@ -11,9 +11,9 @@ from cotenant.catalogue.strict import nearest
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
-from cotenant.domain.workload import GENERATING, TASKS, Adapter, Lengths, Slo, Traffic
+from cotenant.domain.workload import GENERATING, TASKS, Adapter, Lengths, Slo, Trace, Traffic
 from cotenant.engines import find_engine
-from cotenant.errors import CotenantError, InputError, UnsupportedError
+from cotenant.errors import CotenantError, InputError
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
 from cotenant.readers.fleet_schema import LengthsEntry, ModelEntry, SloEntry, TrafficEntry
 
@@ -25,6 +25,7 @@ def requests(
     entries: Sequence[ModelEntry | None],
     engine: str,
     load_model: Callable[[object], LoadedModel],
+    load_trace: Callable[[str], Trace],
     faults: list[CotenantError],
 ) -> list[ModelRequest]:
     """One request an entry; what is wrong goes into `faults`, and then the list is not complete."""
@@ -43,13 +44,29 @@ def requests(
         model = loaded.get(key)
         own += _faults(entry, model.spec if model is not None else None, path)
         formats = _formats(entry, path, own)
+        trace = _trace(entry.traffic, load_trace, f"{path}.traffic.trace", own)
         if model is not None and not own:
-            found.append(_request(entry, model, engine, formats))
+            found.append(_request(entry, model, engine, formats, trace))
         faults += own
     return found
 
 
-def _request(entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[str, ...]) -> ModelRequest:
+def _trace(
+    entry: TrafficEntry, load_trace: Callable[[str], Trace], path: str, faults: list[CotenantError]
+) -> Trace | None:
+    """The trace that the traffic names, where it names one and it can be read."""
+    if entry.trace is None:
+        return None
+    try:
+        return load_trace(entry.trace)
+    except CotenantError as error:
+        faults.append(placed(error, path))
+        return None
+
+
+def _request(
+    entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[str, ...], trace: Trace | None
+) -> ModelRequest:
     wishes = zip(formats, entry.quantization or (), strict=True)
     stated = {name: wish.checkpoint for name, wish in wishes if wish.checkpoint}
     loss = entry.quality.max_loss * 100 if entry.quality is not None else _DEFAULT_LOSS_PERCENT
@@ -60,7 +77,7 @@ def _request(entry: ModelEntry, model: LoadedModel, engine: str, formats: tuple[
         checkpoints={**model.checkpoints, **stated},
         engine=_engine(entry.engine or engine),
         task=_task(entry, model),
-        traffic=_traffic(entry.traffic),
+        traffic=_traffic(entry.traffic, trace),
         slo=_slo(entry.slo),
         formats=formats,
         max_loss_percent=loss,
@@ -91,8 +108,9 @@ def _task(entry: ModelEntry, model: LoadedModel) -> str:
     return entry.task or model.task or ("embed" if model.spec.encoder_only else "chat")
 
 
-def _traffic(entry: TrafficEntry) -> Traffic:
+def _traffic(entry: TrafficEntry, trace: Trace | None) -> Traffic:
     return Traffic(
+        trace=trace,
         requests_per_second=entry.requests_per_second,
         input_tokens=_lengths(entry.input_tokens),
         output_tokens=_lengths(entry.output_tokens),
@@ -161,9 +179,10 @@ def _traffic_faults(entry: TrafficEntry, answers: bool, spec: ModelSpec | None, 
         return [InputError(message, hint=f"exactly one of {', '.join(shapes)}", path=path)]
     faults = _by_hour_faults(entry, f"{path}.by_hour")
     if given == ["trace"]:
-        message = "traces are not read yet: they arrive with the simulator"
-        hint = "give requests_per_second with input_tokens and output_tokens instead"
-        return [*faults, UnsupportedError(message, hint=hint, path=f"{path}.trace")]
+        spare = [
+            key for key in ("input_tokens", "output_tokens", "context_tokens") if getattr(entry, key) is not None
+        ]
+        return faults + [InputError(f"{key} stands in the trace already", path=f"{path}.{key}") for key in spare]
     rate = given == ["requests_per_second"]
     needed = (["input_tokens", "output_tokens"] if answers else ["input_tokens"]) if rate else ["context_tokens"]
     unused = ["context_tokens"] if rate else ["input_tokens", "output_tokens"]

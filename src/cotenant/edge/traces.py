@@ -1,0 +1,44 @@
+"""Opening request traces, as a fleet file or a command names them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from cotenant.domain.workload import Trace
+from cotenant.errors import FormatError, InputError
+from cotenant.readers.traces import read_trace
+
+MAX_TRACE_BYTES = 2 * 2**30
+
+
+def open_trace(path: str | os.PathLike[str]) -> Trace:
+    """The trace in the file at `path`. Raises InputError where it cannot be opened, FormatError where not read."""
+    place = Path(path)
+    try:
+        if not place.is_file():
+            raise InputError(
+                f"no trace at {path}", hint="a CSV or JSON lines file, from the fleet file's own folder"
+            )
+        if place.stat().st_size > MAX_TRACE_BYTES:
+            raise FormatError(f"{path} is larger than {MAX_TRACE_BYTES:,} bytes", hint="cut it, or sample it")
+        with place.open(encoding="utf-8-sig", newline="") as lines:
+            return read_trace(lines, name=place.name)
+    except UnicodeDecodeError:
+        raise FormatError(f"{path} is not text in UTF-8") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def trace_opener(fleet: str | os.PathLike[str] | None = None) -> Callable[[str], Trace]:
+    """Opens traces named in a fleet file: relative to that file, each once."""
+    folder = Path(fleet).parent if fleet is not None else Path()
+    opened: dict[str, Trace] = {}
+
+    def opener(name: str) -> Trace:
+        if name not in opened:
+            opened[name] = open_trace(folder / Path(name).expanduser())
+        return opened[name]
+
+    return opener

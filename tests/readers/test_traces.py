@@ -1,0 +1,65 @@
+"""Traces as they are published, and as hostile hands leave them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotenant.errors import FormatError
+from cotenant.readers.traces import read_trace
+
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:04.0319600,3180,8
+2023-11-16 18:17:03.9799600,4808,10
+"""
+AEGAEON = "Request Time,Model Name,Input Length,Output Length\n00:00:03.071,m,619,503\n00:01:05.068,m,706,28\n"
+BURSTGPT = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,api\n"
+MOONCAKE = '{"timestamp": 27000, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]}\n'
+
+
+def read(text: str) -> tuple[tuple[float, ...], tuple[int, ...], tuple[int, ...]]:
+    trace = read_trace(text.splitlines(keepends=True), name="t.csv")
+    return trace.arrivals_s, trace.input_tokens, trace.output_tokens
+
+
+def test_public_traces_are_read_as_they_are() -> None:
+    assert read(AZURE) == (pytest.approx((0.0, 0.052)), (4808, 3180), (10, 8))
+    assert read(AEGAEON) == (pytest.approx((0.0, 61.997)), (619, 706), (503, 28))
+    assert read(BURSTGPT) == ((0.0,), (472,), (18,))
+    assert read(MOONCAKE + MOONCAKE.replace("27000", "30500")) == ((0.0, 3.5), (6758, 6758), (500, 500))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no requests"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no requests"),
+        ("time,input tokens\n1,2\n", "no column for output"),
+        ("<html><body>404</body></html>\n", "no column"),
+        (AZURE + "2023-11-16 18:17:03,x,1\n", "line 4"),
+        (AZURE + "2023-11-16 18:17:03,-5,1\n", "line 4"),
+        (AZURE + "2023-11-16 18:17:03,nan,1\n", "line 4"),
+        (AZURE + "2023-11-16 18:17:03,99999999999,1\n", "line 4"),
+        (AZURE + "yesterday,1,1\n", "line 4"),
+        (AZURE + "2023-11-16 18:17:03\n", "line 4"),
+        (MOONCAKE + "[1, 2]\n", "line 2"),
+        (MOONCAKE + '{"timestamp": 1}\n', "line 2"),
+        (MOONCAKE + "{" * 100_000 + "\n", "line 2"),
+        ("x" * 2_000_000, "longer than"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_line(text: str, words: str) -> None:
+    with pytest.raises(FormatError, match=words):
+        read(text)
+
+
+@given(
+    st.text(max_size=300)
+    | st.builds(lambda cut, junk: AZURE[:cut] + junk, st.integers(0, 120), st.text(max_size=40))
+)
+def test_only_our_own_errors_leave_the_reader(text: str) -> None:
+    with suppress(FormatError):
+        read(text)
