@@ -12,16 +12,16 @@ LOG = Path(__file__).parents[1] / "golden" / "logs" / "vllm-pool-too-small.log"
 def test_text_says_why_and_what_would_have_worked(run: Run) -> None:
     answer = run("explain", str(LOG))
     assert answer.status == 0
-    assert "needs 62.00 GiB and 48.66 GiB are left for it. 13.34 GiB short." in " ".join(answer.out.split())
+    assert "needs 240.00 GiB and 88.38 GiB are left for it. 151.62 GiB short." in " ".join(answer.out.split())
     assert "--max-model-len" in answer.out
-    assert "205,728" in answer.out
+    assert "3,861,424 tokens would fit, says the engine" in answer.out
 
 
 def test_json_holds_measured_predicted_and_changes(run: Run) -> None:
     document = run("explain", str(LOG), "--json").document
-    assert document["measured"]["needed_kv_gib"] == 62.0
-    assert document["measured"]["available_kv_gib"] == 48.66
-    assert document["shortfall_bytes"] == round((62.0 - 48.66) * 2**30)
+    assert document["measured"]["needed_kv_gib"] == 240.0
+    assert document["measured"]["available_kv_gib"] == 88.38
+    assert document["shortfall_bytes"] == round((240.0 - 88.38) * 2**30)
     assert document["predicted"]["schema"] == "cotenant/estimate/1"
     assert {change["flag"] for change in document["changes"]} >= {"max_model_len"}
 

@@ -49,7 +49,7 @@ RECORDED = {
     "vllm-hybrid": ("vllm", 8.61, 10.21, "fits"),
     "vllm-lora": ("vllm", 6.2473, 1.74, "fits"),
     "vllm-out-of-memory": ("vllm", 64.38, None, "oom"),
-    "vllm-pool-too-small": ("vllm", None, 48.66, "oom"),
+    "vllm-pool-too-small": ("vllm", None, 88.38, "oom"),
     "vllm-v0-fits": ("vllm", 15.3916, None, "fits"),
     "vllm-v1-fits": ("vllm", 56.9342, 18.15, "fits"),
 }

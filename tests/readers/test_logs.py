@@ -234,6 +234,18 @@ def test_each_start_is_a_run_and_the_last_is_the_foremost() -> None:
     assert reading.measurements[1].first_line == 8
 
 
+def test_a_restarted_container_counts_its_processes_anew() -> None:
+    start = (
+        "(APIServer pid=1) INFO vLLM API server version 0.12.0\n"
+        "(EngineCore_DP0 pid=215) INFO Initializing a V1 LLM engine (v0.12.0) with config: model='a/b'\n"
+        "(Worker_TP0 pid=300) INFO Model loading took 7.6 GiB memory and 2 seconds\n"
+    )
+    end = "(Worker_TP0 pid=300) INFO Available KV cache memory: 60.1 GiB\n"
+    killed, up = read(start + start.replace("7.6", "7.7") + end).measurements
+    assert values(killed, "weights_gib", "available_kv_gib") == [7.6, None]
+    assert values(up, "weights_gib", "available_kv_gib") == [7.7, 60.1]
+
+
 def test_of_several_services_the_one_that_failed_is_the_foremost() -> None:
     bad = "ERROR ValueError: No available memory for the cache blocks.\n"
     text = "".join(f"bad-1  | {line}\n" for line in (V0 + bad).splitlines())

@@ -35,7 +35,7 @@ class Run:
     figures: list[Figure] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     styles: set[str] = field(default_factory=set)
-    started: set[str] = field(default_factory=set)
+    started: set[tuple[str, int]] = field(default_factory=set)  # which line, from which process
     unnamed: set[str] = field(default_factory=set)
     ready: bool = False
     section: str = ""
@@ -130,8 +130,9 @@ class Runs:
             found = _started_by(own, entry, line, facts.get("model"))
         elif found is None:
             found = _parent(own, entry.processes) or (own[-1] if own else None)
-        elif line.starts and not entry.processes and line.needle in found.started:
-            found = None
+        elif line.starts and _start(entry, line) in found.started:  # a restarted container counts from 1 again
+            found.pids.clear()
+            found = _started_by(own, entry, line, facts.get("model"))
         if found is None:
             found = self._new(entry, engine)
         if found is None:
@@ -139,7 +140,7 @@ class Runs:
         if engine and (not found.engine or _RUNS_INSIDE.get(found.engine) == engine):
             found.engine = engine
         if line.starts:
-            found.started.add(line.needle)
+            found.started.add(_start(entry, line))
         _remember(found, entry.processes)
         return found
 
@@ -149,6 +150,10 @@ class Runs:
         run = Run(engine, entry.source, entry.number)
         self.runs.append(run)
         return run
+
+
+def _start(entry: Entry, line: LogLine) -> tuple[str, int]:
+    return line.needle, entry.processes[0].pid if entry.processes else 0
 
 
 def _enter_section(run: Run, line: LogLine) -> None:
@@ -185,7 +190,7 @@ def _started_by(runs: list[Run], entry: Entry, line: LogLine, model: str | None)
     open_runs = [
         run for run in runs
         if not run.is_settled and not names & set(run.pids.values())
-        and not (line.needle in run.started and not _another_rank(run, entry))
+        and (all(needle != line.needle for needle, _ in run.started) or _another_rank(run, entry))
     ]  # fmt: skip
     named = [run for run in open_runs if model and run.facts.get("model") == model]
     return next(iter(named or open_runs), None)
