@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from bench.accuracy_llama import LlamaAnswer, LlamaError, answer_llama, llama_compute, llama_kv
+from bench.accuracy_page import WrongRow, is_wrong, page
 from bench.accuracy_rows import Answer, Row, answer, read_rows
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
@@ -63,10 +64,19 @@ METRICS = (
 )
 
 
+def _pool_gib(row: Row) -> float | None:
+    """The pool as printed: whole, or as SGLang prints it, keys and values apart (then of one kind of layers)."""
+    whole: float | None = row["available_kv_gib"]
+    keys, values = row["sglang_k_gib"], row["sglang_v_gib"]
+    if whole is not None or keys is None or values is None:
+        return whole
+    return float(keys + values)
+
+
 def kv_bytes(found: Answer) -> Error | None:
     """Bytes a token, or of one sequence of the logged length where the layout is not plain."""
     row, layout = found.row, found.layout
-    pool, tokens = row["available_kv_gib"], row["kv_cache_tokens"]
+    pool, tokens = _pool_gib(row), row["kv_cache_tokens"]
     length, times = row["max_concurrency_len"] or row["max_model_len"], row["max_concurrency"]
     if row["config_file"] is None or not _told_ranks(row):
         return None
@@ -82,6 +92,8 @@ def kv_bytes(found: Answer) -> Error | None:
         return Error(found, None)
     batch = found.estimate.settings.max_num_batched_tokens or 1
     plain = len(layout.groups) == 1 and layout.groups[0].window is None
+    if not plain and row["sglang_k_gib"] is not None and row["available_kv_gib"] is None:
+        return None  # keys and values of one kind of layers only: which, the record does not say
     if plain and pool and tokens:
         return Error(found, layout.token_bytes() / (pool * GIB / tokens) - 1)
     ours = layout.sequence_bytes(at, batch) if at else layout.token_bytes()
@@ -103,12 +115,13 @@ def kv_pool(found: Answer) -> Error | None:
     """The pool from model, card, flags and version alone."""
     row = found.row
     told = row["gpu_memory_utilization"] is not None or row.get("flags_shown") in (True, None)
+    pool = _pool_gib(row)
     known = (found.gpu is not None or row["gpu_mem_gib"] is not None) and _told_ranks(row)
-    if row["config_file"] is None or row["available_kv_gib"] is None or not known or not told:
+    if row["config_file"] is None or pool is None or not known or not told:
         return None
     if found.estimate is None:
         return Error(found, None)
-    measured = max(0.0, row["available_kv_gib"] * GIB)
+    measured = max(0.0, pool * GIB)
     capacity = found.estimate.per_gpu[0].capacity.value
     ours = min((rank.kv_cache.bytes for rank in found.estimate.per_gpu), key=lambda pool: pool.value)
     return Error(found, (ours.value - measured) / capacity, *_coverage(ours, measured, found))
@@ -238,6 +251,24 @@ def _show_llama(answers: Sequence[LlamaAnswer]) -> None:
         print(f"  {found.row['id']:22}{found.refusal[:70] or '; '.join(parts)}")
 
 
+def _wrong_rows(answers: Sequence[Answer], llama: Sequence[LlamaAnswer]) -> list[WrongRow]:
+    """Every row beyond a metric's reach, those of graphics cards first."""
+    ours = (("kv", kv_bytes), ("weights", weights), ("pool", kv_pool), ("outcome", outcome))
+    theirs = (("llama kv", llama_kv), ("compute", llama_compute))
+    found = [_wrong(answer, name, measure(answer)) for answer in answers for name, measure in ours]
+    found += [_wrong(answer, name, measure(answer)) for answer in llama for name, measure in theirs]
+    return [row for row in found if row is not None]
+
+
+def _wrong(found: Answer | LlamaAnswer, metric: str, error: Error | LlamaError | None) -> WrongRow | None:
+    if error is None or not is_wrong(metric, error.share):
+        return None
+    row = found.row
+    engine = " ".join(str(part) for part in (row.get("engine"), row.get("engine_version")) if part)
+    model = str(row.get("model") or "-").replace("|", "/")
+    return WrongRow(row["id"], engine, model, metric, error.share, found.held_out, found.refusal)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu-records", type=Path, nargs="*", default=[])
@@ -245,24 +276,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--configs", type=Path, required=True)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rows", action="store_true", help="list every row that is not held out")
+    parser.add_argument("--write", type=Path, help="write the page with every row that is still wrong")
     options = parser.parse_args(argv)
     rows = [row for path in options.gpu_records for row in read_rows(path)]
     answers = [answer(row, options.configs) for row in rows]
     llama = [answer_llama(row) for path in options.llama_records for row in read_rows(path)]
     vllm = [found for found in answers if found.row["engine"] == "vllm"]
+    rest = [found for found in answers if found.row["engine"] != "vllm"]
     parts = {
         "all engines": report(answers, llama),
         "vLLM, rows that were looked at": report([found for found in vllm if not found.held_out]),
         "vLLM, the fifth kept apart": report([found for found in vllm if found.held_out]),
+        "SGLang, TGI and TensorRT-LLM, rows that were looked at": report([a for a in rest if not a.held_out]),
+        "SGLang, TGI and TensorRT-LLM, the fifth kept apart": report([a for a in rest if a.held_out]),
         "llama.cpp and Ollama, rows that were looked at": report([], [a for a in llama if not a.held_out]),
         "llama.cpp and Ollama, the fifth kept apart": report([], [a for a in llama if a.held_out]),
     }
+    if options.write:
+        options.write.write_text(page(parts, _wrong_rows(answers, llama)), encoding="utf-8")
     if options.json:
         json.dump(parts["all engines"], sys.stdout, indent=1)
         print()
         return 0
     if options.rows:
-        _show_rows([found for found in vllm if not found.held_out and found.row["config_file"]])
+        _show_rows([found for found in (*vllm, *rest) if not found.held_out and found.row["config_file"]])
         _show_llama([found for found in llama if not found.held_out])
     for title, entries in parts.items():
         _show(title, [entry for entry in entries if entry["eligible"]])

@@ -1,0 +1,91 @@
+"""Engines that allocate what they are told to: footprint, budget, host memory, verdicts."""
+
+import pytest
+
+from cotenant import estimate
+from cotenant.domain.estimate import Verdict
+from cotenant.errors import InputError
+from cotenant.units import GIB
+
+QWEN = "Qwen/Qwen3-8B"
+
+
+def llama(**given):
+    usual = {"gpu": "RTX-4090", "engine": "llama.cpp@b10229", "quantization": "gguf-q4_k_m"}
+    return estimate(given.pop("model", QWEN), **{**usual, **given})
+
+
+def test_terms_add_up_and_the_budget_is_what_others_leave():
+    found = llama(options={"c": 32768, "np": 4, "ngl": 99}, used="2GiB")
+    rank = found.per_gpu[0]
+    assert rank.kv_cache.bytes.value == 36 * 2 * 8 * 128 * 2 * 32768
+    assert rank.budget.value == rank.capacity.value - 2 * GIB
+    assert rank.headroom.value == rank.budget.value - rank.footprint_bytes
+    assert rank.claimed_bytes == rank.footprint_bytes < rank.budget.value
+    assert found.verdict is Verdict.FITS
+    assert found.host.weights > 0  # the embedding's rows
+
+
+def test_a_partial_offload_leaves_layers_and_their_cache_with_the_host():
+    whole, some = (llama(options={"c": 8192, "np": 1, "ngl": n}) for n in (99, 20))
+    cache = whole.per_gpu[0].kv_cache.bytes.value
+    assert some.per_gpu[0].kv_cache.bytes.value == cache * 19 // 36
+    assert some.host.kv_cache == cache - some.per_gpu[0].kv_cache.bytes.value
+    moved = whole.per_gpu[0].weights.bytes.value - some.per_gpu[0].weights.bytes.value
+    assert some.host.weights == pytest.approx(whole.host.weights + moved, rel=1e-6)
+    assert any("host memory" in warning for warning in some.warnings)
+
+
+def test_nothing_on_the_gpu_needs_only_its_context_there():
+    found = llama(options={"c": 4096, "np": 1, "ngl": 0})
+    assert found.per_gpu[0].weights.bytes.value == 0
+    assert found.per_gpu[0].kv_cache.bytes.value == 0
+    assert found.host.weights > 4 * GIB
+
+
+def test_a_tied_output_layer_lies_on_both():
+    found = llama(model="Qwen/Qwen3-4B", options={"c": 4096, "np": 1, "ngl": 99})
+    total = found.per_gpu[0].weights.bytes.value + found.host.weights
+    untied = llama(model="Qwen/Qwen3-4B", options={"c": 4096, "np": 1, "ngl": 0})
+    assert total == pytest.approx(untied.host.weights + found.host.weights, rel=1e-6)
+
+
+def test_layers_are_dealt_over_gpus():
+    found = llama(options={"c": 8192, "np": 1, "tensor_split": "1,1"})
+    assert len(found.per_gpu) == 2
+    caches = [rank.kv_cache.bytes.value for rank in found.per_gpu]
+    assert sum(caches) == 36 * 2 * 8 * 128 * 2 * 8192
+    assert "inputs 4 times" in found.per_gpu[0].activations.why
+
+
+def test_too_long_a_context_does_not_fit_and_says_by_how_much():
+    found = llama(options={"c": 400_000, "np": 10})
+    assert found.verdict is Verdict.DOES_NOT_FIT
+    assert "short" in found.reason
+    assert "-ngl" in found.reason
+
+
+def test_traffic_sizes_slots_and_context():
+    found = llama(concurrent=4, context_tokens={"p50": 2000, "p95": 6000})
+    assert found.settings.max_num_seqs == 4
+    assert found.settings.llama_cpp.n_ctx == 4 * found.settings.max_model_len
+    assert found.kv_cache.needed_bytes < found.per_gpu[0].kv_cache.bytes.value
+
+
+def test_ollama_keeps_whole_windows():
+    here = llama(model="google/gemma-3-12b-it", options={"c": 16384, "np": 1})
+    there = llama(model="google/gemma-3-12b-it", engine="ollama", options={"num_ctx": 16384})
+    assert there.per_gpu[0].kv_cache.bytes.value > 3 * here.per_gpu[0].kv_cache.bytes.value
+    assert there.per_gpu[0].kv_cache.bytes.low < here.per_gpu[0].kv_cache.bytes.value
+    assert there.per_gpu[0].activations.bytes.value > 512 * 262144 * 4
+
+
+def test_a_plain_checkpoint_is_served_in_sixteen_bits():
+    found = estimate(QWEN, gpu="A100-80GB-SXM", engine="llama.cpp", options={"c": 4096})
+    total = found.per_gpu[0].weights.bytes.value + found.host.weights
+    assert total == pytest.approx(8.19e9 * 2, rel=0.005)
+
+
+def test_options_of_another_engine_are_refused():
+    with pytest.raises(InputError, match="not options of vLLM"):
+        estimate(QWEN, gpu="RTX-4090", options={"c": 4096})
