@@ -222,9 +222,22 @@ def _speculation(text: str | None, target: str) -> Speculation | None:
     return Speculation(method, tokens, draft_model(known) if known else None)
 
 
-def _every_linear(chosen: QuantizationFormat) -> QuantizationFormat:
-    """AutoRound quantises every linear layer of the blocks, those of recurrent mixers too."""
-    return replace(chosen, storage={**chosen.storage, Role.STATE: chosen.storage[Role.ATTENTION]})
+def _every_linear(chosen: QuantizationFormat, model: ModelSpec) -> QuantizationFormat:
+    """AutoRound quantises every linear layer of the blocks, those of recurrent mixers too; for mixtures of
+    experts its recipes leave some in 16 bits."""
+    storage = {**chosen.storage, Role.STATE: chosen.storage[Role.ATTENTION]}
+    return replace(chosen, name="auto-round-int4" if model.num_experts else chosen.name, storage=storage)
+
+
+def _experts_only(chosen: QuantizationFormat, group_size: int) -> QuantizationFormat:
+    """The experts in the format, all else in 16 bits."""
+    experts = replace(chosen.storage[Role.EXPERT], group_size=group_size)
+    return replace(chosen, name="int4-experts", storage={Role.EXPERT: experts})
+
+
+# Checkpoints whose recipe is published: Laguna's INT4 is symmetric, in groups of 32 (public benchmarks of it name
+# compressed-tensors-int4-g32-symmetric), with its projections in BF16.
+_RECIPES = (("laguna-s-2.1-int4", "w4a16", 32),)
 
 
 _NAMED = ("int4", "8bit", "4bit", "fp8", "nvfp4", "awq", "gptq", "w4a16", "w8a8")
@@ -234,6 +247,9 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
     """The format that the row names, else the checkpoint's own, else plain."""
     text = (row["quantization"] or "").lower()
     name = (row["model"] or "").lower()
+    for mark, known, group_size in _RECIPES:
+        if mark in name:
+            return _experts_only(find_format(known), group_size)
     if not text and not any(mark in name for mark in _NAMED):
         own = model.quantization
         return find_format(own) if own else find_format("bf16")
@@ -244,7 +260,7 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
     if "bitsandbytes" in text and "unsloth-bnb" in name:  # some layers stay in 16 bits
         return replace(find_format("bnb-nf4"), name="bnb-nf4-dynamic")
     if "auto_round" in text:
-        return _every_linear(find_format("gptq-int4"))
+        return _every_linear(find_format("gptq-int4"), model)
     for mark, chosen in (
         ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"), ("gptq", "gptq-int4"),
         ("bitsandbytes", "bnb-nf4"), ("w4a16", "w4a16"), ("fp8", "fp8"),

@@ -22,6 +22,10 @@ from cotenant.units import KIB, MIB
 _LIBRARIES = Interval(5 * MIB, 70 * MIB, 300 * MIB)
 # ROCm's libraries keep larger workspaces of their own.
 _LIBRARIES_AMD = Interval(20 * MIB, 250 * MIB, 1200 * MIB)
+# Where host and card share one memory, engines read what is available to the host: what their own processes take
+# there while loading and compiling counts too (vLLM, utils/mem_utils.py, MemorySnapshot).
+_LIBRARIES_SHARED = Interval(100 * MIB, 1024 * MIB, 4096 * MIB)
+_SHARED_MEMORY = frozenset({(7, 2), (8, 7), (11, 0), (12, 1)})  # Xavier, Orin, Thor, GB10
 # The CUDA context itself, created before the first measurement.
 _CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
 # NCCL channels and all-reduce buffers of a group of GPUs: over PCIe, and over links (more channels, and
@@ -58,17 +62,25 @@ _CACHE: IdentityCache[Runtime] = IdentityCache(4096)
 
 def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
     """The runtime term of one rank, from resolved settings."""
-    linked, amd = (gpu.link_bandwidth or 0) >= _LINKED, gpu.vendor.lower() == "amd"
+    linked = (gpu.link_bandwidth or 0) >= _LINKED
+    libraries = rules.libraries or _libraries(gpu)
     key = (
-        linked, amd, settings.data_parallel_size,
+        linked, libraries, settings.data_parallel_size,
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
         settings.enforce_eager, settings.max_graph_batch, settings.max_model_len if rules.slot_bytes else 0,
     )  # fmt: skip
-    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, amd))
+    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries))
 
 
-def _runtime(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, amd: bool) -> Runtime:
-    libraries = rules.libraries or (_LIBRARIES_AMD if amd else _LIBRARIES)
+def _libraries(gpu: GpuSpec) -> Interval:
+    if gpu.compute_capability in _SHARED_MEMORY:
+        return _LIBRARIES_SHARED
+    return _LIBRARIES_AMD if gpu.vendor.lower() == "amd" else _LIBRARIES
+
+
+def _runtime(
+    model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, libraries: Interval
+) -> Runtime:
     inside, beside, on_top = [libraries], list[Interval](), list[Interval]()
     (inside if rules.context_in_budget else beside).append(_CONTEXT)
     group = settings.tensor_parallel_size * settings.pipeline_parallel_size * settings.data_parallel_size

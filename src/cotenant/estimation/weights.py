@@ -39,7 +39,9 @@ _STORED: _Spread = (0.006, 0.006)
 _QUANTISED: _Spread = (0.02, 0.02)
 # Formats whose checkpoints often keep layers in 16 bits (ignore lists, dynamic variants): more, not less. A plain
 # bitsandbytes checkpoint keeps none; Unsloth's dynamic ones ("unsloth-bnb-4bit") choose layers by their error.
-_LOOSE_FORMATS = frozenset({"bnb-nf4-dynamic", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"})
+_LOOSE_FORMATS = frozenset(
+    {"bnb-nf4-dynamic", "auto-round-int4", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"}
+)
 _LOOSE: _Spread = (0.02, 0.18)
 
 
