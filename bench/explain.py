@@ -1,8 +1,8 @@
 """Is every figure that engines printed read back to its last digit? `python -m bench.explain --gpu-records F ...`.
 
-Each record's `raw` lines are read as a log, by the reader of `cotenant explain`, and every measured field that is
-not null is compared with what was read, to the digits of the record. A random fifth of the records (by id) is counted
-apart: it was not looked at while the reader was written. Exit status 1 where a printed figure was read wrongly.
+Each record's `raw` lines are read as a log by the reader of `cotenant explain`, and every measured field that is
+not null is compared with what was read, to the digits of the record. A random fifth of the records (by id) is
+counted apart: it was not looked at while the reader was written. Exit status 1 where a figure was read wrongly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from cotenant.report.explain_document import measurement_document
 
 Row = Mapping[str, Any]
 _LLAMA_FIELDS = (
-    "model_buffer_mib", "kv_buffer_mib", "kv_total_mib", "kv_full_mib", "kv_swa_mib", "kv_caches", "rs_buffer_mib",
+    "model_buffer_mib", "kv_buffer_mib", "kv_total_mib", "kv_full_mib", "kv_swa_mib", "kv_indexer_mib",
+    "kv_caches", "rs_buffer_mib",
     "rs_total_mib", "compute_buffer_mib", "output_buffer_mib", "draft", "mmproj", "breakdown", "fit",
     "ollama_estimate", "ollama_total_mib", "device_used_mib_nvidia_smi",
 )  # fmt: skip
@@ -120,14 +121,23 @@ def _text(value: Any, wanted: str) -> bool:
 
 def _reason(row: Row, name: str, value: Any) -> str:
     """Why it was not read: the record's own words, told by their shape."""
-    lines = [line for line in row.get("raw") or () if any(mark.isdigit() for mark in line)]
+    lines = list(row.get("raw") or ())
     if value is not None:
         return "read otherwise"
+    wanted = row["measured"].get(name) if "measured" in row else row[name]
+    if not isinstance(wanted, (Mapping, list)) and not _stands_in(lines, wanted):
+        return "the record's lines do not hold it"
     if any("REPORTED" in line for line in lines):
         return "the author's summary, not a line that the engine prints"
     if any(line.lstrip().startswith("|") for line in lines):
         return "a table in the post, not a line that the engine prints"
     return "a sentence of the post, not a line that the engine prints"
+
+
+def _stands_in(lines: Sequence[str], wanted: float) -> bool:
+    """Whether the digits stand in any of the lines."""
+    text = "\n".join(lines).replace(",", "")
+    return any(digits in text for digits in (str(wanted), f"{wanted:g}", f"{wanted:.2f}"))
 
 
 def report(checked: Sequence[Checked]) -> dict[str, Any]:

@@ -280,6 +280,26 @@ def test_windows_and_their_sections() -> None:
     assert [f.value for f in found.every("kv_buffer_mib", "swa")] == [1920.0]
 
 
+def test_an_indexer_has_a_cache_of_its_own() -> None:
+    found = one(
+        "llama_kv_cache_dsa: creating main KV cache, size = 768000 cells\n"
+        "llama_kv_cache:      CUDA0 KV buffer size = 46406.25 MiB\n"
+        "llama_kv_cache_dsa: creating indexer KV cache, size = 768000 cells\n"
+        "llama_kv_cache:      CUDA0 KV buffer size =  3000.00 MiB\n"
+    )
+    assert [f.value for f in found.every("kv_buffer_mib", "indexer")] == [3000.0]
+
+
+def test_an_old_tensorrt_llm() -> None:
+    found = one(
+        "[TensorRT-LLM][INFO] Allocate 69524783104 bytes for k/v cache. \n"
+        "[TensorRT-LLM][INFO] Using 132608 tokens in paged KV cache.\n"
+    )
+    assert found.engine == "tensorrt-llm"
+    assert found.value("available_kv_gib") == pytest.approx(64.75)
+    assert found.value("kv_cache_tokens") == 132608
+
+
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [

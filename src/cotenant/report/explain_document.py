@@ -95,6 +95,7 @@ def _llama(found: Measurement) -> Document:
         "kv_total_mib": total,
         "kv_full_mib": _section(found, "full"),
         "kv_swa_mib": _section(found, "swa"),
+        "kv_indexer_mib": _section(found, "indexer"),
         "kv_caches": [_cache(found, figure) for figure in caches] or None,
         "rs_total_mib": found.value("rs_total_mib"),
         "draft": _draft(found),

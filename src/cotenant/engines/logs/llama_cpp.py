@@ -68,6 +68,8 @@ LLAMA_CPP = EngineLog(
         LogLine("llama_model_loader: loaded meta data", section="draft"),  # a second one, after the first is up
         LogLine("constructing llama_context", section="draft"),
         LogLine("creating non-SWA KV cache", section="full"),
+        LogLine("creating main KV cache", section="full"),  # sparse attention: the cache beside its indexer's
+        LogLine("creating indexer KV cache", section="indexer"),
         LogLine("SWA KV cache, size", r"creating\s+SWA KV cache, size = (?P<swa_cells><N>) cells", section="swa"),
         LogLine(
             "llama_kv_cache",

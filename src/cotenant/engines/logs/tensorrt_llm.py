@@ -48,6 +48,13 @@ TENSORRT_LLM = EngineLog(
             r"\((?P<kv_cache_tokens><N>)\)",
             ready=True,
         ),
+        LogLine(  # 0.8 and before
+            "bytes for k/v cache",
+            r"Allocate (?P<available_kv_gib><N>) (?P<available_kv_gib_unit>bytes) for k/v cache",
+        ),
+        LogLine(
+            "tokens in paged KV cache", r"Using (?P<kv_cache_tokens><N>) tokens in paged KV cache", ready=True
+        ),
         LogLine("max_num_requests=", keys=_KEYS),
         LogLine("insufficient GPU memory", r"Executor creation failed", failure="out_of_memory"),
         LogLine("Cannot allocate enough memory", failure="out_of_memory"),

@@ -85,6 +85,7 @@ VLLM = EngineLog(
             "activation peak memory",
             r"activation peak memory(?: takes)?\s+(?P<activation_peak_gib><N>)\s?GiB",
         ),
+        LogLine("reserved for KV Cache is", r"reserved for KV Cache is\s+(?P<available_kv_gib><N>)\s?GiB"),
         LogLine("available_kv_cache_memory", r"available_kv_cache_memory\s+(?P<available_kv_gib><N>)\s?GiB"),
         LogLine(
             "Memory profiling results",
