@@ -231,6 +231,7 @@ class MemoryRules:
     pool: PoolRules = PoolRules()
     has_cache_tokens: bool = False  # knows kv_cache_tokens
     share_option: str = "gpu_memory_utilization"  # what it calls its fraction
+    load_slack_bytes: int = 0  # the most that its "weights" hold beside them: a difference of free memory
 
 
 class EngineRules(Protocol):
