@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from bench.accuracy_engines import other_versions
 from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.drafts import find_draft
 from cotenant.catalogue.gpus import find_gpu
@@ -102,7 +103,7 @@ def _other(
 def _versions(row: Row) -> list[tuple[EngineRules, Version]]:
     """The engine and the versions that the record may come from, the likeliest first."""
     if row["engine"] != "vllm":
-        raise UnsupportedError(f"{row['engine']} is planned but not built yet")
+        return [find_engine(name) for name in other_versions(row)]
     text = row["engine_version"]
     if not text:
         return [find_engine(f"vllm@{one}") for one in candidates(row)]
@@ -185,7 +186,9 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
     slots = None
     if row.get("lora") or lora.get("max_lora_rank"):
         slots = AdapterSlots(lora.get("max_loras") or 1, lora.get("max_lora_rank") or 16)
-    ranks = row["tensor_parallel"] or 1
+    ranks, copies = row["tensor_parallel"] or 1, row["data_parallel"] or 1
+    if row["engine"] == "sglang" and ranks % copies == 0:  # its tp counts the GPUs of all copies of attention
+        ranks //= copies
     cache = row["kv_cache_dtype"] or "auto"
     return EngineSettings(
         tensor_parallel_size=ranks,
@@ -200,7 +203,7 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         enforce_eager=bool(row["enforce_eager"]),
         enable_expert_parallel=bool(row["expert_parallel"]),
         adapters=slots,
-        data_parallel_size=row["data_parallel"] or 1,
+        data_parallel_size=copies,
         speculation=_speculation(row["speculative"], model.name),
     )
 

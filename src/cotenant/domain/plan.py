@@ -45,6 +45,7 @@ class ReplicaPlan:
     runner_up: str
     kv_needed_bytes: int
     kv_worst_case_bytes: int
+    beside_bytes: int = 0  # of those that start before it on its cards, where its engine counts them as used
     ttft_s: tuple[float, float, float] | None = None  # estimated (low, value, high) at the SLO's percentile
     tpot_s: tuple[float, float, float] | None = None
 

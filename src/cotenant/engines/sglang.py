@@ -120,6 +120,11 @@ class Sglang:
 SGLANG = Sglang()
 
 
+def _tp_size(settings: EngineSettings) -> int:
+    """--tp-size counts all GPUs of a stage: with DP attention every copy of attention has a part of them."""
+    return settings.tensor_parallel_size * settings.data_parallel_size
+
+
 def _release(version: Version) -> _Release:
     return (*version.parts, 0, 0, 0)[:3]
 
@@ -157,6 +162,7 @@ def _rules(release: _Release) -> MemoryRules:
         pool=PoolRules(base=Base.AT_START, activations_inside=False, of_free=True, holds_longest=False),
         notes=_notes(release),
         share_option="mem_fraction_static",
+        load_slack_bytes=160 * MIB,
     )
 
 
@@ -197,7 +203,7 @@ class _Card:
     @classmethod
     def of(cls, gpu: GpuSpec, settings: EngineSettings, release: _Release) -> _Card:
         return cls(
-            gpu.driver_bytes.value / MIB, settings.tensor_parallel_size, settings.pipeline_parallel_size,
+            gpu.driver_bytes.value / MIB, _tp_size(settings), settings.pipeline_parallel_size,
             settings.data_parallel_size, release,
         )  # fmt: skip
 
@@ -310,9 +316,7 @@ _CACHE_DTYPES = {"auto": None, "fp8": "fp8_e4m3", "bf16": "bf16", "bfloat16": "b
 
 
 def _flags(settings: EngineSettings, release: _Release, quantization: str) -> tuple[str, ...]:
-    ranks, stages, copies = (
-        settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.data_parallel_size,
-    )  # fmt: skip
+    ranks, stages, copies = _tp_size(settings), settings.pipeline_parallel_size, settings.data_parallel_size
     graphs = "--cuda-graph-max-bs-decode" if release >= (0, 5, 16) else "--cuda-graph-max-bs"
     eager = settings.enforce_eager
     flags = valued(

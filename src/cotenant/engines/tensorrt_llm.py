@@ -171,11 +171,11 @@ def _rules(release: _Release) -> MemoryRules:
             libraries=_LIBRARIES,
         ),
         has_cache_bytes=False,
-        has_cache_tokens=True,
         adapters_on_vocabulary=False,
         pool=PoolRules(base=Base.REST, of_free=True, holds_longest=False),
         notes=_notes(release),
         share_option="free_gpu_memory_fraction",
+        load_slack_bytes=160 * MIB,
     )
 
 

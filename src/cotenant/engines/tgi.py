@@ -74,6 +74,8 @@ class Tgi:
         _refuse(model, settings, release)
         total = settings.max_model_len or _default_total(model, release)
         prompt = settings.max_input_tokens or _default_prompt(settings, total, release)
+        if settings.max_input_tokens is None and prompt is not None and release < (3, 0):
+            prompt = min(prompt, settings.max_num_batched_tokens or prompt)  # else the launcher refuses
         if prompt is not None and prompt >= total:
             raise UnsupportedError(
                 f"max_input_tokens {prompt} must be below max_total_tokens {total}",

@@ -6,13 +6,13 @@ utilization = (weights + activations + runtime inside + pool) / capacity, rounde
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor
 
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import EngineRules
+from cotenant.engines.rules import Base, EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.allocated import allocated_estimate
 from cotenant.estimation.memory import ReplicaMemory, replica_memory
@@ -105,6 +105,8 @@ def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing
         return _capped(memory, needs)
     chosen = replace(memory.settings, gpu_memory_utilization=share)
     note = "the fraction holds the pool at the upper end of the other terms' 90 % interval"
+    if memory.rules.pool.base is not Base.CARD:
+        return Sizing(chosen, max(needs), likely + outside.value, surely + outside.high, note)
     budget = ceil(share * memory.rules.pool.usable * capacity.value)
     return Sizing(chosen, max(needs), budget + outside.value, budget + outside.high, note)
 
@@ -115,6 +117,22 @@ def _share_for(memory: ReplicaMemory, needs: list[int]) -> float:
         share_for(memory.rules.pool, stage.base, stage.spent, need, stage.first)
         for stage, need in zip(memory.stages, needs, strict=True)
     )
+
+
+def beside(memory: ReplicaMemory, earlier_bytes: int) -> EngineSettings:
+    """The settings with the fraction that gives the same pool on a card where `earlier_bytes` are taken already:
+    more of the card where an engine counts all that is used as its own, more of what is free where its fraction is
+    of that. Rounded down to four digits, so that no neighbour's room is touched."""
+    settings, rules, stage = memory.settings, memory.rules, memory.stages[0]
+    share, base = settings.gpu_memory_utilization or 0.0, stage.base.value
+    given = settings.kv_cache_tokens is not None or settings.kv_cache_memory_bytes is not None
+    if not earlier_bytes or given or (rules.pool.base is Base.CARD and not rules.runtime.others_in_budget):
+        return settings
+    if rules.pool.base is Base.CARD:
+        raised = share + earlier_bytes / base
+    else:
+        raised = share * base / max(1, base - earlier_bytes)
+    return replace(settings, gpu_memory_utilization=min(1.0, floor(raised * 10_000) / 10_000))
 
 
 def _capped(memory: ReplicaMemory, needs: list[int]) -> Sizing:

@@ -230,7 +230,8 @@ def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimat
             found.append(
                 RankEstimate(
                     rank=len(found), capacity=memory.capacity, used_bytes=used_bytes, budget=stage.budget,
-                    weights=_as_printed(stage.weights, memory.rules.load_slack_bytes), kv_cache=Term(pool, _pool_why(memory, pool)),
+                    weights=_as_printed(stage.weights, memory.rules.load_slack_bytes),
+                    kv_cache=Term(pool, _pool_why(memory, pool)),
                     activations=stage.activations, runtime=stage.runtime.term, load_peak=peak,
                     headroom=free - claimed,
                 )

@@ -6,14 +6,19 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Device, GpuPlan, GpuShare, ReplicaPlan
 from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
 
 FIRST_PORT = 8000
 
-Command = Callable[[ModelRequest, Candidate, int], tuple[str, ...]]
-"""(request, candidate, port) -> the engine's argument vector, from typed fields."""
+Command = Callable[[ModelRequest, Candidate, EngineSettings, int], tuple[str, ...]]
+"""(request, candidate, settings, port) -> the engine's argument vector, from typed fields."""
+
+Settle = Callable[[ModelRequest, Candidate, int], Estimate]
+"""(request, candidate, bytes that earlier replicas hold on its cards) -> its estimate beside them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +30,16 @@ class Reason:
 
 
 def assemble(
-    fleet: Fleet, problem: Problem, placement: Placement, command: Command, reasons: Mapping[int, Reason]
+    fleet: Fleet,
+    problem: Problem,
+    placement: Placement,
+    command: Command,
+    reasons: Mapping[int, Reason],
+    settle: Settle,
 ) -> tuple[tuple[ReplicaPlan, ...], tuple[GpuPlan, ...]]:
     """The replicas and cards of a placement, in the fleet's order."""
     order = start_order(placement)
+    earlier = _earlier(placement, order)
     nodes = _nodes(problem, placement)
     ports: dict[int, int] = defaultdict(lambda: FIRST_PORT)
     replicas: list[ReplicaPlan] = []
@@ -42,9 +53,13 @@ def assemble(
             places = tuple(_device(fleet, problem.cards[card], nodes) for card in cards)
             position = order[assignment.candidate.request, number]
             reason = reasons.get(assignment.candidate.request, Reason("", ""))
-            replicas.append(_replica(request, assignment, name, places, port, position, command, reason))
+            beside = earlier[assignment.candidate.request, number]
+            estimate = settle(request, assignment.candidate, beside)
+            replicas.append(
+                _replica(request, assignment, estimate, beside, name, places, port, position, command, reason)
+            )
             for rank, card in enumerate(cards):
-                shares[card].append(_share(name, rank, assignment.candidate))
+                shares[card].append(_share(name, rank, estimate))
     gpus = tuple(_gpu(fleet, problem.cards[card], tuple(shares[card]), nodes) for card in sorted(shares))
     return tuple(replicas), gpus
 
@@ -63,6 +78,20 @@ def start_order(placement: Placement) -> dict[tuple[int, int], int]:
     return {(candidate.request, number): position for position, (candidate, number) in enumerate(replicas)}
 
 
+def _earlier(placement: Placement, order: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
+    """(model, replica) -> bytes that replicas before it claim on its cards, the fullest card deciding."""
+    running: dict[int, int] = defaultdict(int)
+    found: dict[tuple[int, int], int] = {}
+    each = [
+        (one.candidate, number, cards) for one in placement.assignments for number, cards in enumerate(one.cards)
+    ]
+    for candidate, number, cards in sorted(each, key=lambda one: order[one[0].request, one[1]]):
+        found[candidate.request, number] = max((running[card] for card in cards), default=0)
+        for card in cards:
+            running[card] += candidate.claim_bytes
+    return found
+
+
 def _nodes(problem: Problem, placement: Placement) -> Mapping[int, int]:
     """Numbers for the nodes in use: the pool's keep theirs, hired ones follow without gaps."""
     used = {card for assignment in placement.assignments for card in assignment.each_card()}
@@ -79,6 +108,8 @@ def _device(fleet: Fleet, card: Card, nodes: Mapping[int, int]) -> Device:
 def _replica(
     request: ModelRequest,
     assignment: Assignment,
+    estimate: Estimate,
+    beside: int,
     name: str,
     devices: tuple[Device, ...],
     port: int,
@@ -87,7 +118,7 @@ def _replica(
     reason: Reason,
 ) -> ReplicaPlan:
     candidate = assignment.candidate
-    estimate, demand = candidate.estimate, candidate.demand
+    demand = candidate.demand
     visible = ",".join(str(device.index) for device in devices)
     return ReplicaPlan(
         id=name,
@@ -103,19 +134,20 @@ def _replica(
         adapters=request.adapters,
         sharing="co-resident" if "co-resident" in request.sharing else "alone",
         start_order=order,
-        command=command(request, candidate, port),
+        command=command(request, candidate, estimate.settings, port),
         environment={"CUDA_VISIBLE_DEVICES": visible},
         why=reason.why,
         runner_up=reason.runner_up,
         kv_needed_bytes=demand.kv_needed_bytes,
         kv_worst_case_bytes=demand.kv_worst_case_bytes,
+        beside_bytes=beside if estimate is not candidate.estimate else 0,
         ttft_s=demand.ttft_s,
         tpot_s=demand.tpot_s,
     )
 
 
-def _share(replica: str, rank: int, candidate: Candidate) -> GpuShare:
-    figures = candidate.estimate.per_gpu[rank]
+def _share(replica: str, rank: int, estimate: Estimate) -> GpuShare:
+    figures = estimate.per_gpu[rank]
     return GpuShare(
         replica=replica,
         rank=rank,

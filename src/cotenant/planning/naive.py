@@ -7,6 +7,7 @@ from collections.abc import Callable
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Naive
+from cotenant.errors import UnsupportedError
 from cotenant.units import format_bytes
 
 SLOTS = 16
@@ -44,14 +45,19 @@ def usual_sizing(fleet: Fleet, usual: Usual, *, cards: int, cost_per_hour: float
 
 def _smallest(request: ModelRequest, offer: GpuOffer, usual: Usual) -> tuple[int, Estimate]:
     heads = max((group.kv_heads for group in request.model.layer_groups), default=1) or 1
-    number = 1
-    while True:
-        tensor = min(number, _largest_power_of_two(heads))
-        estimate = usual(request, offer, tensor, number // tensor)
-        fits = all(rank.footprint_bytes <= rank.capacity.value for rank in estimate.per_gpu)
-        if fits or number >= MOST_CARDS:
-            return number, estimate
+    number, found = 1, usual(request, offer, 1, 1)
+    while number < MOST_CARDS and not _fits(found):
+        tensor = min(2 * number, _largest_power_of_two(heads))
+        try:
+            found = usual(request, offer, tensor, 2 * number // tensor)
+        except UnsupportedError:  # the engine splits it no further
+            break
         number *= 2
+    return number, found
+
+
+def _fits(estimate: Estimate) -> bool:
+    return all(rank.footprint_bytes <= rank.capacity.value for rank in estimate.per_gpu)
 
 
 def _largest_power_of_two(limit: int) -> int:

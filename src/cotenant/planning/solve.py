@@ -13,9 +13,11 @@ from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan, ReplicaPlan, Shortfall
 from cotenant.engines import find_engine
-from cotenant.estimation.memory import estimate_memory
+from cotenant.errors import UnsupportedError
+from cotenant.estimation.inverse import beside
+from cotenant.estimation.memory import estimate_memory, replica_memory
 from cotenant.estimation.served_format import served_format
-from cotenant.planning.assembly import Reason, assemble
+from cotenant.planning.assembly import Command, Reason, Settle, assemble
 from cotenant.planning.candidates import Ways, all_ways
 from cotenant.planning.cards import cards_of
 from cotenant.planning.check import check_plan
@@ -125,7 +127,7 @@ def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
 def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
     fleet, problem, placement = solved.fleet, solved.problem, solved.placement
     reasons: Mapping[int, Reason] = reasons_of(fleet, problem, placement, solved.ways, _forced(solved))
-    replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons)
+    replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons, settle_of(fleet))
     priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
     cost = sum(gpu.price_per_hour or 0.0 for gpu in gpus) if priced else None
     return Plan(
@@ -159,16 +161,43 @@ def _forced(solved: Solved) -> Callable[[Candidate], Placement | None] | None:
     return forced
 
 
-def command_of(fleet: Fleet) -> Callable[[ModelRequest, Candidate, int], tuple[str, ...]]:
+def settle_of(fleet: Fleet) -> Settle:
+    """A candidate beside those that start before it: as it was, unless its engine counts what they hold."""
+
+    def settle(request: ModelRequest, candidate: Candidate, earlier_bytes: int) -> Estimate:
+        engine, version = find_engine(request.engine)
+        offer, alone = fleet.gpus[candidate.offer], candidate.estimate
+        if not earlier_bytes or engine.rules(version, offer.gpu).allocate is not None:
+            return alone
+        loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
+        served = served_format(loaded, candidate.format, offer.gpu, engine=engine, version=version)
+        memory = replica_memory(
+            request.model, offer.gpu, alone.settings, engine=engine, version=version, format=served.format,
+            used_bytes=offer.used_bytes,
+        )  # fmt: skip
+        settings = beside(memory, earlier_bytes)
+        if settings == alone.settings:
+            return alone
+        return estimate_memory(
+            request.model, offer.gpu, settings, engine=engine, version=version, format=served.format,
+            used_bytes=offer.used_bytes + earlier_bytes, demand=candidate.demand, model_path=candidate.checkpoint,
+        )  # fmt: skip
+
+    return settle
+
+
+def command_of(fleet: Fleet) -> Command:
     """The engine's argument vector for a candidate, from its typed settings."""
 
-    def command(request: ModelRequest, candidate: Candidate, port: int) -> tuple[str, ...]:
+    def command(
+        request: ModelRequest, candidate: Candidate, settings: EngineSettings, port: int
+    ) -> tuple[str, ...]:
         engine, version = find_engine(request.engine)
         gpu = fleet.gpus[candidate.offer].gpu
         loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
         served = served_format(loaded, candidate.format, gpu, engine=engine, version=version)
         return engine.arguments(
-            candidate.estimate.settings, version=version, model_path=candidate.checkpoint, port=port,
+            settings, version=version, model_path=candidate.checkpoint, port=port,
             quantization=served.format.engine_flag, served_name=request.name, adapters=request.adapters,
         )  # fmt: skip
 
@@ -185,7 +214,7 @@ def reestimate(fleet: Fleet) -> Callable[[ModelRequest, ReplicaPlan], Estimate]:
         served = served_format(loaded, replica.quantization, offer.gpu, engine=engine, version=version)
         return estimate_memory(
             request.model, offer.gpu, replica.settings, engine=engine, version=version, format=served.format,
-            used_bytes=offer.used_bytes, model_path=replica.checkpoint,
+            used_bytes=offer.used_bytes + replica.beside_bytes, model_path=replica.checkpoint,
         )  # fmt: skip
 
     return fresh
@@ -209,7 +238,11 @@ def _usual(fleet: Fleet) -> Callable[[ModelRequest, GpuOffer, int, int], Estimat
         from cotenant.catalogue.quantization import find_format
         from cotenant.estimation.kv_cache import cache_layout
 
-        resolved = engine.resolve(model, offer.gpu, settings, version)
+        try:
+            resolved = engine.resolve(model, offer.gpu, settings, version)
+        except UnsupportedError:  # no pipeline stages there: all of the cards share each layer
+            settings = replace(settings, tensor_parallel_size=tensor * pipeline, pipeline_parallel_size=1)
+            resolved = engine.resolve(model, offer.gpu, settings, version)
         layout = cache_layout(model, resolved, engine.rules(version).cache)
         sized = layout.groups and engine.rules(version).allocate is None  # else its slots are its pool
         pool = SLOTS * layout.sequence_bytes(length, resolved.max_num_batched_tokens or 1) if sized else None
