@@ -186,9 +186,24 @@ def test_llama_cpp_out_of_memory() -> None:
     assert predicted is not None
     assert predicted.value == 32 * GIB
     changes = by_flag(found)
-    length, layers = changes["ctx_size"].becomes, changes["n_gpu_layers"].becomes
+    length, layers = changes["n_ctx"].becomes, changes["n_gpu_layers"].becomes
     assert isinstance(length, int)
     assert isinstance(layers, int)
     assert 8192 <= length < 24576
     assert 0 < layers < 65
     assert all(change.estimate.fits for change in found.changes)
+
+
+def test_changes_speak_the_words_of_their_engine() -> None:
+    log = (
+        "[2026-05-18 10:00:01] server_args=ServerArgs(model_path='Qwen/Qwen3-8B', mem_fraction_static=0.12, "
+        "chunked_prefill_size=8192, tp_size=2, dtype='auto', kv_cache_dtype='auto')\n"
+        "[2026-05-18 10:00:31 TP0] Load weight end. type=Qwen3ForCausalLM, avail mem=70.41 GB, mem usage=7.68 GB.\n"
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
+    )
+    changes = by_flag(cotenant.explain(log, gpu=GPU))
+    assert changes["gpu_memory_utilization"].argument == "--mem-fraction-static"
+    assert changes["tensor_parallel_size"].argument == "--tp-size"
+    assert {change.argument for change in cotenant.explain(LLAMA).changes} == {"--ctx-size", "--n-gpu-layers"}
+    vllm_changes = by_flag(cotenant.explain(vllm(too_small(16, 9.0), share=0.35), gpu=GPU))
+    assert vllm_changes["max_model_len"].argument == "--max-model-len"

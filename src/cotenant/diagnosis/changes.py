@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import floor
 
 from cotenant.catalogue.quantization import find_format
+from cotenant.diagnosis.arguments import argument_of
 from cotenant.diagnosis.causes import Cause
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
@@ -25,6 +26,7 @@ _MOST_OF_CARD = 0.98
 _SHORTEST = 512
 _FORMATS = ("fp8", "awq-int4", "gptq-int4")
 _MOST_RANKS = 16
+_OVER_CARD = ("out_of_memory", "out_of_memory_in_graphs", "out_of_memory_warming_up", "warm_up_prefill")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class Situation:
         if self.free_bytes is not None and memory.rules.runtime.start_check:
             budget = question.engine.budget(memory.capacity, memory.settings)
             margins.append(self.free_bytes - budget.value)
-        if self.kind.startswith("out_of_memory"):
+        if self.kind in _OVER_CARD:
             margins.append(self._gain(memory) - self.shortfall)
         return min(margins, default=0)
 
@@ -105,10 +107,11 @@ def situation(found: Measurement, question: Question, estimate: Estimate, why: C
     ratio = 1.0
     if needed and memory.minimum_bytes and length == memory.settings.max_model_len:
         ratio = needed / memory.minimum_bytes
+    short = why.shortfall_bytes
+    if short is None:  # the log does not say by how much: by as much as the estimate may be wrong
+        short = max(stage.spent.high - stage.spent.value for stage in memory.stages)
     free = found.size_bytes("free_gib") if why.kind == "not_free_at_start" else None
-    return Situation(
-        question, memory, estimate, why.kind, why.loading, shift, ratio, why.shortfall_bytes or 1, free
-    )
+    return Situation(question, memory, estimate, why.kind, why.loading, shift, ratio, short, free)
 
 
 def changes(at: Situation) -> tuple[Change, ...]:
@@ -128,8 +131,16 @@ def _first(at: Situation, flag: str, was: Setting | None, candidates: _Candidate
     for value, question in candidates:
         spare = at.spare(question)
         if spare is not None and spare >= 0:
-            return Change(flag, was, value, spare, at.concurrency(question), answer(question))
+            return Change(
+                flag, _argument(at, flag, value), was, value, spare, at.concurrency(question), answer(question)
+            )
     return None
+
+
+def _argument(at: Situation, flag: str, value: Setting) -> str:
+    if flag == "quantization":
+        return "checkpoint" if value in at.question.model.checkpoints else "--quantization"
+    return argument_of(at.question.engine, at.question.version, at.memory.settings, flag, value)
 
 
 def _flags(at: Situation) -> Iterator[tuple[str, Setting | None, _Candidates]]:
@@ -201,7 +212,7 @@ def _largest(works: Callable[[int], bool], low: int, high: int) -> int | None:
 def _shares(at: Situation, now: float) -> Iterator[tuple[Setting, Question]]:
     """Up in hundredths where the pool is short, down where the card is."""
     first = floor(now * 100 + 1e-9)
-    down = at.kind == "not_free_at_start" or (at.kind.startswith("out_of_memory") and not at.loading)
+    down = at.kind == "not_free_at_start" or (at.kind in _OVER_CARD and not at.loading)
     steps = range(first - 1, 4, -1) if down else range(first + 1, round(_MOST_OF_CARD * 100) + 1)
     return _set(at.question, gpu_memory_utilization=tuple(step / 100 for step in steps))
 

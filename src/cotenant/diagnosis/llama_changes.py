@@ -18,8 +18,14 @@ from cotenant.estimation.question import Question, answer
 
 _LEAST_UBATCH = 32
 _CONTEXT_STEP = 1024
-_FLAGS = {
-    "n_ctx": "ctx_size", "n_ubatch": "ubatch_size", "n_gpu_layers": "n_gpu_layers", "type_k": "cache_type_k",
+_ARGUMENTS = {
+    "llama.cpp": {
+        "n_ctx": "--ctx-size", "n_ubatch": "--ubatch-size", "n_gpu_layers": "--n-gpu-layers",
+        "type_k": "--cache-type-k and -v",
+    },
+    "ollama": {
+        "n_ctx": "num_ctx", "n_ubatch": "num_batch", "n_gpu_layers": "num_gpu", "type_k": "OLLAMA_KV_CACHE_TYPE",
+    },
 }  # fmt: skip
 
 
@@ -84,4 +90,5 @@ def _change(question: Question, name: str, was: Setting | None, options: LlamaCp
         return None
     spare = min(rank.headroom.low for rank in estimate.per_gpu)
     becomes = getattr(options, name)
-    return Change(_FLAGS[name], was, becomes, spare, estimate.kv_cache.max_concurrency, estimate)
+    argument = _ARGUMENTS[question.engine.name][name]
+    return Change(name, argument, was, becomes, spare, estimate.kv_cache.max_concurrency, estimate)

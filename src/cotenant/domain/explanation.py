@@ -49,11 +49,14 @@ class DeviceShare:
 class Change:
     """One flag set otherwise, with the estimate of the run that it gives.
 
+    `argument` is the flag in the engine's own words, "checkpoint" where another checkpoint is to be loaded.
+
     `spare_bytes` is what is over then, and `max_concurrency` how many of the longest sequences fit at once, both
     reckoned from what the log printed and what the estimate changes by.
     """
 
     flag: str
+    argument: str
     was: Setting | None
     becomes: Setting
     spare_bytes: int

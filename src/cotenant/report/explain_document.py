@@ -211,6 +211,7 @@ def _share(share: DeviceShare) -> Document:
 def _change(change: Change, catalogue: str) -> Document:
     return {
         "flag": change.flag,
+        "argument": change.argument,
         "was": change.was,
         "becomes": change.becomes,
         "spare_bytes": change.spare_bytes,

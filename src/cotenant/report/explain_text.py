@@ -152,7 +152,7 @@ def _print_changes(explanation: Explanation, console: Console) -> None:
 
 def _change_cells(change: Change) -> tuple[str, ...]:
     return (
-        f"--{change.flag.replace('_', '-')}",
+        change.argument,
         "" if change.was is None else _word(change.was),
         _word(change.becomes),
         _gib(change.spare_bytes),

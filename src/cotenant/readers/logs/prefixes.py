@@ -18,7 +18,7 @@ _PREFIXES = tuple(
     for pattern in (
         rf"{_DAY_TIME} (?:stdout|stderr) [FP] ",  # CRI, as a node keeps it
         rf"{_DAY_TIME}\s+(?:\|\s*)?(?=\S)",
-        r"(?P<source>[A-Za-z0-9][\w.-]{0,80}?)\s+\|(?!\s*\d+(?:\.\d+)?\s*$) ?",  # docker compose; no table of figures
+        r"(?P<source>[A-Za-z0-9][\w.-]{0,80}?)\s+\|(?!\s*\d+(?:\.\d+)?\s*$) ?",  # docker compose
         r"\[(?P<source>pod/[\w./-]{1,200})\] ",  # kubectl logs --prefix
         r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} (?P<source>[\w.@/-]{1,80}?)(?:\[\d+\])?: ",  # journal
         rf"{_DAY_TIME} \S{{1,80}} (?P<source>[\w.@/-]{{1,80}}?)\[\d+\]: ",  # journalctl -o short-iso
