@@ -24,6 +24,7 @@ def model() -> ModelSpec:
 A100 = card("A100-80GB-SXM", 79.25, 80.0, (8, 0))
 H100 = card("H100-80GB-SXM", 79.19, 79.65, (9, 0))
 B200 = card("B200", 178.0, 179.0, (10, 0))
+GB10 = card("GB10", 119.6, 121.7, (12, 1))
 T4 = card("T4", 14.58, 15.0, (7, 5))
 
 
@@ -184,3 +185,16 @@ def test_arguments_run_as_they_stand():
 def test_before_0_5_4_the_module_is_started():
     argv = VLLM.arguments(EngineSettings(), version=Version.parse("0.3.3"), model_path="m")
     assert argv == ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "m")
+
+
+@pytest.mark.parametrize("version", ["0.12.0", "0.25.1", "0.33.0"])
+def test_a_card_whose_memory_nvml_does_not_tell_counts_as_small(model, version):
+    """GB10: NVML answers "not supported", which get_batch_defaults takes for a small card."""
+    found = resolved(model, GB10, version)
+    assert (found.max_num_batched_tokens, found.max_num_seqs) == (2048, 256)
+
+
+@pytest.mark.parametrize(("version", "kept"), [("0.10.2", False), ("0.13.0", False), ("0.14.1", True)])
+def test_chunks_have_pages_of_their_own_from_0_14(version, kept):
+    """VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE was off by default until then."""
+    assert VLLM.rules(Version.parse(version)).cache.hybrid_chunks is kept

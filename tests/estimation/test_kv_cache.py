@@ -189,3 +189,15 @@ def test_longer_sequences_never_take_less(gemma_3_27b, first, second, batch):
     assert found.sequence_bytes(short, batch) <= found.sequence_bytes(long, batch)
     assert found.needed_bytes(short) <= found.needed_bytes(long)
     assert found.needed_bytes(long) <= found.sequence_bytes(long, batch)
+
+
+def test_chunks_that_may_not_be_given_back_are_reserved_whole(gemma_3_27b):
+    """Llama 4 before vLLM 0.14: every layer as if it kept all tokens."""
+    chunked = tuple(
+        replace(group, kind=AttentionKind.CHUNKED) if group.window else group for group in gemma_3_27b.layer_groups
+    )
+    model = replace(gemma_3_27b, layer_groups=chunked)
+    whole = cache_layout(model, EngineSettings(), CacheRules(hybrid_chunks=False))
+    apart = cache_layout(model, EngineSettings(), CacheRules())
+    assert whole.sequence_bytes(131072, 2048) == 131072 * 62 * 2 * 16 * 128 * 2
+    assert apart.sequence_bytes(131072, 2048) < whole.sequence_bytes(131072, 2048) / 4
