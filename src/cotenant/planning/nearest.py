@@ -5,7 +5,7 @@ Host memory is never offered: swap is not capacity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 Feasible = Callable[[Fleet], bool]
 _REMEDIES = 4  # a reader wants a way out, not a catalogue
 _MOST_TRIED = 24  # each is a whole plan
+_PARTS = 20  # a reader rounds shares anyway
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change of one wish, in words, with the fleet that it makes."""
+    """A change of one wish, in words, with the fleet that it makes; `tried` when that is known to find places."""
 
     words: str
     fleet: Fleet
+    tried: bool = False
 
 
 def shortfalls_of(
@@ -43,8 +45,8 @@ def shortfalls_of(
         short, reason = _lack(solved, number)
         progress(f"looking for what would make {fleet.models[number].name} fit")
         remedies = []
-        for remedy in islice(_remedies(fleet, number), _MOST_TRIED):
-            if feasible(remedy.fleet):
+        for remedy in islice(_remedies(fleet, number, feasible), _MOST_TRIED):
+            if remedy.tried or feasible(remedy.fleet):
                 remedies.append(remedy.words)
             if len(remedies) >= _REMEDIES:
                 break
@@ -110,12 +112,12 @@ def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, st
     return 0, f"{best.format} on {fleet.gpus[best.offer].gpu.name}: {best.reason}"
 
 
-def _remedies(fleet: Fleet, number: int) -> Iterator[Remedy]:
+def _remedies(fleet: Fleet, number: int, feasible: Feasible) -> Iterator[Remedy]:
     """Changes to try: precision, fewer slots, shorter context, headroom, another card, a card more."""
     request = fleet.models[number]
     yield from _precisions(fleet, number, request)
-    yield from _slots(fleet, number, request)
-    yield from _contexts(fleet, number, request)
+    yield from _fewer(fleet, number, request, feasible)
+    yield from _shorter(fleet, number, request, feasible)
     yield from _neighbours(fleet, number)
     yield from _headrooms(fleet)
     yield from _more_cards(fleet, number)
@@ -145,31 +147,54 @@ def _neighbours(fleet: Fleet, number: int) -> Iterator[Remedy]:
         yield from _precisions(fleet, other, fleet.models[other])
 
 
-def _slots(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Remedy]:
+def _fewer(fleet: Fleet, number: int, request: ModelRequest, feasible: Feasible) -> Iterator[Remedy]:
+    """The most in flight that find a place, exactly; the highest rate that does, to a twentieth of the asked."""
     traffic = request.traffic
-    for share in (0.75, 0.5, 0.25):
-        if traffic.concurrent is not None and traffic.concurrent > 1:
-            fewer = max(1, int(traffic.concurrent * share))
-            yield Remedy(
-                f"{request.name} with concurrent: {fewer} instead of {traffic.concurrent}",
-                _with(fleet, number, replace(request, traffic=replace(traffic, concurrent=fewer))),
-            )
-        elif traffic.requests_per_second is not None:
-            rate = traffic.requests_per_second * share
-            yield Remedy(
-                f"{request.name} at {rate:.3g} requests/s instead of {traffic.requests_per_second:g}",
-                _with(fleet, number, replace(request, traffic=replace(traffic, requests_per_second=rate))),
-            )
+    if traffic.concurrent is not None:
+        wishes = [
+            (f"with concurrent: {fewer} instead of {traffic.concurrent}", replace(traffic, concurrent=fewer))
+            for fewer in range(1, traffic.concurrent)
+        ]
+    else:
+        asked = traffic.requests_per_second or 0.0
+        wishes = [
+            (f"at {rate:.3g} requests/s instead of {asked:g}", replace(traffic, requests_per_second=rate))
+            for rate in (asked * part / _PARTS for part in range(1, _PARTS))
+        ]
+    yield from _most(fleet, number, request, wishes, feasible)
 
 
-def _contexts(fleet: Fleet, number: int, request: ModelRequest) -> Iterator[Remedy]:
-    for share in (0.5, 0.25):
-        shorter = _shortened(request.traffic, share)
-        if shorter != request.traffic:
-            yield Remedy(
-                f"{request.name} with requests {format_percent(share)} as long",
-                _with(fleet, number, replace(request, traffic=shorter)),
-            )
+def _shorter(fleet: Fleet, number: int, request: ModelRequest, feasible: Feasible) -> Iterator[Remedy]:
+    """The longest requests that find a place, to a twentieth of what they are."""
+    shares = (part / _PARTS for part in range(1, _PARTS))
+    wishes = [
+        (f"with requests {format_percent(share)} as long", _shortened(request.traffic, share)) for share in shares
+    ]
+    if wishes[0][1] != request.traffic:
+        yield from _most(fleet, number, request, wishes, feasible)
+
+
+def _most(
+    fleet: Fleet,
+    number: int,
+    request: ModelRequest,
+    wishes: Sequence[tuple[str, Traffic]],
+    feasible: Feasible,
+) -> Iterator[Remedy]:
+    """The last of `wishes` that finds a place; each asks for more than the one before."""
+    fleets = [_with(fleet, number, replace(request, traffic=traffic)) for _, traffic in wishes]
+    count = most_that(lambda count: feasible(fleets[count - 1]), len(fleets))
+    if count:
+        yield Remedy(f"{request.name} {wishes[count - 1][0]}", fleets[count - 1], tried=True)
+
+
+def most_that(holds: Callable[[int], bool], most: int) -> int:
+    """The largest whole number from 1 to `most` that holds, 0 where none does; what holds, holds for fewer."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+    return low
 
 
 def _shortened(traffic: Traffic, share: float) -> Traffic:
