@@ -54,7 +54,8 @@ _UNSAID = dict.fromkeys(
         "engine", "version", "arch", "n_layer", "n_head", "n_head_kv", "head_dim_k", "head_dim_v", "n_embd",
         "n_vocab", "n_swa", "n_layer_kv_full", "n_layer_kv_swa", "n_head_kv_swa", "head_dim_k_swa",
         "head_dim_v_swa", "mla_kv_lora_rank", "mla_n_rot", "mla_mode", "recurrent", "n_rs_seq", "n_ctx",
-        "n_parallel", "kv_unified", "n_batch", "n_ubatch", "n_gpu_layers", "flash_attn", "type_k", "type_v", "swa_full", "backend", "gpu",
+        "n_parallel", "kv_unified", "n_batch", "n_ubatch", "n_gpu_layers", "flash_attn", "type_k", "type_v",
+        "swa_full", "backend", "gpu",
     )
 )  # fmt: skip
 _UNPRINTED = dict.fromkeys(("kv_total_mib", "rs_total_mib", "kv_swa_mib", "kv_caches", "compute_buffer_mib"))
@@ -90,7 +91,7 @@ def answer_llama(row: Row) -> LlamaAnswer:
         full = sum(size for layer, size in enumerate(cache) if layer not in windowed)
         found = {HOST: host_interval(model, options, build, placement)}
         for gpu in sorted({*placement.layers, placement.output} - {HOST}):
-            found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row))
+            found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row), _bytes(row))
         return LlamaAnswer(row, sum(cache), state, full, found, "")
     except CotenantError as error:
         return LlamaAnswer(row, None, None, None, None, error.message)
@@ -100,9 +101,14 @@ def _build(row: Row) -> BuildRules:
     build = _numbered(row)
     if row["mla_mode"] is not None:
         build = replace(build, latent=row["mla_mode"] != "mha", latent_values=row["mla_mode"] == "kv")
-    if row["engine"] == "ollama":  # its runner asks for rows of output without a cap
-        build = replace(build, capped_outputs=False)
+    if row["engine"] == "ollama":  # its runner asks for rows of output without a cap, its own engine for the last
+        build = replace(build, capped_outputs=_own_engine(row))
     return build
+
+
+def _own_engine(row: Row) -> bool:
+    """Whether the record says that Ollama's own engine ran, not llama.cpp's runner."""
+    return row["engine"] == "ollama" and "ollama engine" in (row["version"] or "").lower()
 
 
 def _numbered(row: Row) -> BuildRules:
@@ -148,6 +154,7 @@ def _options(row: Row, build: BuildRules) -> LlamaCppOptions:
         type_v=_type(_given(row, "type_v")),
         kv_unified=row["kv_unified"] if row["kv_unified"] is not None else slots == 1,
         swa_full=bool(row["swa_full"]),
+        window_memory=4096 if _own_engine(row) and row["arch"] in ("gpt-oss", "gptoss", "gemma4") else 0,
         n_rs_seq=row["n_rs_seq"] or 0,
     )
 
@@ -184,6 +191,12 @@ def _gpus(row: Row) -> int:
     return 2 if " + " in text else 1
 
 
+def _bytes(row: Row) -> float:
+    """Bytes of an element by the name of the mix: its bits and the scales of its blocks."""
+    bits = re.search(r"q(\d)", (row["model"].get("quant") or "").lower())
+    return (int(bits.group(1)) + 0.5) / 8 if bits else 0.0
+
+
 def _head_bytes(row: Row) -> int:
     bits = {"q6_k": 210 / 256, "q8_0": 34 / 32, "q4_k": 144 / 256, "f16": 2.0}
     size = bits.get((row.get("output_weight_on_cpu_type") or "").lower())
@@ -194,7 +207,7 @@ def _model(row: Row) -> ModelSpec:
     """The record's shape, with widths that it leaves out from the catalogue's model of that name and shape."""
     if row["n_layer"] is None:
         raise UnsupportedError("the record tells no shape")
-    for spec in (*_named(row["model"]["name"]), *_shaped(row)):
+    for spec in (*_named(row["model"]["name"]), *_shaped(row), *_siblings(row)):
         if (spec.num_layers, spec.hidden_size) == (row["n_layer"], row["n_embd"]):
             groups = spec.layer_groups if _agree(spec, row) else _groups(row)
             return replace(spec, layer_groups=groups, vocab_size=row["n_vocab"] or spec.vocab_size)
@@ -214,7 +227,7 @@ def _agree(spec: ModelSpec, row: Row) -> bool:
 def _counts(groups: Sequence[LayerGroup]) -> Counter[tuple[AttentionKind, int, int]]:
     found: Counter[tuple[AttentionKind, int, int]] = Counter()
     for group in groups:
-        if group.kv_heads:
+        if group.kv_heads and group.kind is not AttentionKind.NONE:
             found[group.kind, group.kv_heads, group.key_width] += group.num_layers
     return found
 
@@ -301,6 +314,14 @@ def _shaped(row: Row) -> Iterator[ModelSpec]:
         spec = _spec(entry.id)
         if _agree(spec, row):
             yield spec
+
+
+def _siblings(row: Row) -> Iterator[ModelSpec]:
+    """Catalogue models of the same family with the same layers and width: the nearest that tells the widths."""
+    family = re.match(r"[a-z]+", row["arch"] or "")
+    for plain, entry in _entries():
+        if family and plain.startswith(family.group()):
+            yield _spec(entry.id)
 
 
 @lru_cache(maxsize=256)

@@ -72,11 +72,12 @@ def test_traffic_sizes_slots_and_context():
     assert found.kv_cache.needed_bytes < found.per_gpu[0].kv_cache.bytes.value
 
 
-def test_ollama_keeps_whole_windows():
+def test_ollama_keeps_whole_windows_in_llama_cpp_and_windows_in_its_own_engine():
     here = llama(model="google/gemma-3-12b-it", options={"c": 16384, "np": 1})
-    there = llama(model="google/gemma-3-12b-it", engine="ollama", options={"num_ctx": 16384})
+    there = llama(model="google/gemma-3-12b-it", engine="ollama@0.10.1", options={"num_ctx": 16384})
     assert there.per_gpu[0].kv_cache.bytes.value > 3 * here.per_gpu[0].kv_cache.bytes.value
-    assert there.per_gpu[0].kv_cache.bytes.low < here.per_gpu[0].kv_cache.bytes.value
+    own = llama(model="google/gemma-3-12b-it", engine="ollama@0.12", options={"num_ctx": 16384})
+    assert own.per_gpu[0].kv_cache.bytes == here.per_gpu[0].kv_cache.bytes
     assert there.per_gpu[0].activations.bytes.value > 512 * 262144 * 4
 
 

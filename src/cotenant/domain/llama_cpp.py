@@ -9,9 +9,11 @@ from dataclasses import dataclass
 class LlamaCppOptions:
     """llama-server's own options; None means its default for its build.
 
-    `n_ctx` is the context of all slots together, `n_ctx_slot` that of one, where the engine is told so (Ollama). `n_gpu_layers` counts the output layer as one more than the
-    model's layers. `flash_attn` None is ``auto``. `tensor_split` are shares of the layers, one a GPU. `n_cpu_moe`
-    keeps the experts of so many layers in host memory. `n_rs_seq` are states kept to roll drafts back.
+    `n_ctx` is the context of all slots together, `n_ctx_slot` that of one, where the engine is told so (Ollama).
+    `n_gpu_layers` counts the output layer as one more than the model's layers. `flash_attn` None is ``auto``.
+    `tensor_split` are shares of the layers, one a GPU. `n_cpu_moe` keeps the experts of so many layers in host
+    memory. `window_memory`: sliding layers keep so many tokens at least (Ollama's own engine). `n_rs_seq` are
+    states kept to roll drafts back.
     """
 
     n_ctx: int | None = None
@@ -25,6 +27,7 @@ class LlamaCppOptions:
     type_v: str = "f16"
     kv_unified: bool | None = None
     swa_full: bool = False
+    window_memory: int = 0
     kv_offload: bool = True
     tensor_split: tuple[float, ...] = ()
     n_cpu_moe: int = 0

@@ -1,8 +1,9 @@
 """Ollama by version: llama.cpp in its runner, told by a Modelfile and by the environment.
 
     context   num_ctx for each of OLLAMA_NUM_PARALLEL slots: n_ctx is their product
-    cache     OLLAMA_KV_CACHE_TYPE for K and V alike; sliding layers keep the whole context, because the runner
-              takes the library's own defaults (swa_full on) and not those of llama-server
+    cache     OLLAMA_KV_CACHE_TYPE for K and V alike; sliding layers keep the whole context in llama.cpp's runner,
+              which takes the library's own defaults (swa_full on) and not those of llama-server; its own engine
+              keeps the window, or 4,096 tokens, a slot, and one batch
     compute   a row of logits for every token of a batch: the runner sets no cap
     offload   num_gpu layers; without it as many as Ollama's own estimate says fit
 
@@ -18,6 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.estimate import Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
@@ -42,8 +44,13 @@ _BUILDS = (
 _ONE_SLOT = (0, 10)  # before it, four slots where they fitted
 _CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6), (0, 16)
 _FLASH_DEFAULT = (0, 13)
-# Families that Ollama's own engine runs (model/models/*): another graph and another cache of windows.
-_OWN_ENGINE = ("gemma3", "gemma4", "gpt_oss", "gptoss", "mistral3", "llama4", "qwen25vl", "qwen3vl", "mllama")
+# Architectures that Ollama's own engine runs (model/models/*) -> tokens that it keeps of a sliding layer at least,
+# whatever the window (kvcache.NewSWAMemCache; 0: the window alone).
+_OWN_ENGINE = {
+    "gemma3": 0, "gemma4": 4096, "gptoss": 4096, "mistral3": 0, "llama4": 0, "qwen25vl": 0, "qwen3vl": 0,
+    "mllama": 0,
+}  # fmt: skip
+_OWN_SINCE = (0, 11)
 
 WORDS = {
     "num_ctx": ("n_ctx_slot", whole(1, 2**31)),
@@ -100,13 +107,14 @@ class Ollama:
                 f"Ollama has no cache type {asked.type_k}",
                 hint=f"OLLAMA_KV_CACHE_TYPE is {', '.join(_CACHE_TYPES)}",
             )
+        own = runs_itself(model, release)
         quantised = asked.type_k != "f16" and flash  # without flash attention it falls back to f16
         type_name = asked.type_k if quantised else "f16"
         batch = asked.n_ubatch or settings.max_num_batched_tokens or 512
         options = replace(
             asked, n_ctx=length * slots, n_ctx_slot=length, n_parallel=slots, n_ubatch=batch,
-            n_batch=batch * slots, flash_attn=flash, type_k=type_name, type_v=type_name, kv_unified=False,
-            swa_full=True,
+            n_batch=batch * slots, flash_attn=flash, type_k=type_name, type_v=type_name, kv_unified=own,
+            swa_full=not own, window_memory=_window_memory(model) if own else 0,
         )  # fmt: skip
         return resolved(model, replace(settings, max_model_len=None, llama_cpp=options), _build(release))
 
@@ -188,26 +196,33 @@ def _rules(release: tuple[int, ...]) -> MemoryRules:
     def allocate(
         model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
     ) -> Allocation:
-        return _doubted(model, allocation(model, gpu, settings, tensors, build=build))
+        if not runs_itself(model, release):
+            return allocation(model, gpu, settings, tensors, build=build)
+        return _doubted(allocation(model, gpu, settings, tensors, build=replace(build, capped_outputs=True)))
 
     return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=allocate)
 
 
-def _doubted(model: ModelSpec, found: Allocation) -> Allocation:
-    """Wider where Ollama's own engine runs the family: its graph keeps less, its windows are smaller."""
-    if not any(mark in f"{model.family} {model.architecture}".lower().replace("-", "_") for mark in _OWN_ENGINE):
-        return found
-    devices = tuple(
-        replace(
-            part,
-            compute=replace(part.compute, bytes=_from(part.compute.bytes, 0.25)),
-            kv_cache=replace(part.kv_cache, bytes=_from(part.kv_cache.bytes, 0.15)),
-        )
-        for part in found.devices
-    )
-    note = "Ollama's own engine may run this family: its graph and its sliding windows can take less"
+def runs_itself(model: ModelSpec, release: tuple[int, ...]) -> bool:
+    """Whether Ollama's own engine runs the model, and not llama.cpp's runner."""
+    return release >= _OWN_SINCE and any(mark in _letters(model) for mark in _OWN_ENGINE)
+
+
+def _window_memory(model: ModelSpec) -> int:
+    return max(kept for mark, kept in _OWN_ENGINE.items() if mark in _letters(model))
+
+
+def _letters(model: ModelSpec) -> str:
+    return "".join(letter for letter in f"{model.family}{model.architecture}".lower() if letter.isalnum())
+
+
+def _doubted(found: Allocation) -> Allocation:
+    """Its own engine builds another graph than llama.cpp: what that takes is known only roughly."""
+    devices = tuple(replace(part, compute=_rough(part.compute)) for part in found.devices)
+    note = "Ollama's own engine runs this family: its graph is known only roughly"
     return replace(found, devices=devices, notes=(*found.notes, note))
 
 
-def _from(size: Interval, share: float) -> Interval:
-    return Interval(int(size.low * share), size.value, size.high)
+def _rough(term: Term) -> Term:
+    size = term.bytes
+    return replace(term, bytes=Interval(size.low * 7 // 10, size.value, size.high * 2))

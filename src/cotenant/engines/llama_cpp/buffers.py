@@ -45,12 +45,12 @@ def allocation(
     )
     weights = _weights(model, options, placement, tensors)
     caches = _caches(model, options, build, placement)
-    head = round(_head_bytes(tensors))
+    head, each = round(_head_bytes(tensors)), _element_bytes(model, tensors)
     devices = tuple(
         DeviceBuffers(
             weights=Term(_about(weights.get(n, 0), model), _weights_why(placement, n, model)),
             kv_cache=Term(Interval.exact(caches.get(n, 0)), _cache_why(model, options, build, placement, n)),
-            compute=_compute(model, options, build, placement, n, head),
+            compute=_compute(model, options, build, placement, n, head, each),
             runtime=Term(_UNACCOUNTED, "device context, libraries"),
         )
         for n in range(gpus)
@@ -112,10 +112,17 @@ def _caches(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, place
     return found
 
 
+def _element_bytes(model: ModelSpec, tensors: Sequence[TensorBytes]) -> float:
+    """Bytes of an element of the layers' tensors on average."""
+    elements = sum(part.elements for part in model.parameters if part.layers and not part.draft)
+    return sum(part.bytes * len(part.layers) for part in tensors) / elements if elements else 0.0
+
+
 def _compute(
-    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int
-) -> Term:
-    size = compute_interval(model, options, build, placement, gpu, head)
+    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int,
+    each: float,
+) -> Term:  # fmt: skip
+    size = compute_interval(model, options, build, placement, gpu, head, each)
     reserve = reservation(model, options, build)
     why = f"graph of {reserve.tokens:,} tokens over {reserve.cells:,} cells, {reserve.outputs:,} rows of logits"
     if copies(placement) > 1:
@@ -124,12 +131,15 @@ def _compute(
 
 
 def compute_interval(
-    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int
-) -> Interval:
+    model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int,
+    each: float = 0.0,
+) -> Interval:  # fmt: skip
     """One GPU's compute buffer with its 90 % interval. Graphs are replayed exactly; what is open is how a backend
     reorders them (Vulkan, Metal: a few buffers of one row a token more), and for recurrent layers, MLA and layers
     left with the host, what it fuses and copies."""
-    return _doubted(model, placement, gpu_compute(model, options, build, placement, gpu, head_bytes=head))
+    return _doubted(
+        model, placement, gpu_compute(model, options, build, placement, gpu, head_bytes=head, weight_bytes=each)
+    )
 
 
 def host_interval(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> Interval:
@@ -140,7 +150,7 @@ def host_interval(model: ModelSpec, options: LlamaCppOptions, build: BuildRules,
 def _doubted(model: ModelSpec, placement: Placement, size: int) -> Interval:
     loose = any(group.kind in (AttentionKind.RECURRENT, AttentionKind.LATENT) for group in model.layer_groups)
     split = not placement.whole and any(layer != HOST for layer in placement.layers)
-    below, above = (75, 140) if loose or split else (97, 110)
+    below, above = (75, 140) if loose or split else (97, 118)
     return Interval(size * below // 100, size, size * above // 100 + MIB)
 
 

@@ -22,6 +22,7 @@ _STREAMS = 5913  # pull 14363 (July 2025): one stream of cells a slot unless uni
 _ROW_STORES = 6060  # pull 14285 (July 2025), the default from August 2025: K and V stored by row index
 _FLASH_AUTO = 6325  # pull 15434 (August 2025): -fa auto
 _PAD_256 = 6970  # pulls 16812 and 17046 (November 2025): every cache in steps of 256 cells
+_VALUES_FIRST = 6960  # pull 16884 (November 2025): values before keys, so that rotation writes into the cache
 _AUTO_SLOTS = 6906  # pull 16736 (November 2025): -np auto = 4 slots that share one cache
 _FIT = 7400  # pull 16653 (December 2025): --fit on by default
 _OUTPUT_FIRST = 7520  # pull 18148 (December 2025): the output layer is the first to go to a GPU, not the last
@@ -53,6 +54,7 @@ class BuildRules:
     pad_plain: int
     window_pad_256: bool
     output_first: bool
+    values_first: bool
     vectors: int
     fused_recurrence: bool
     half_mask: bool
@@ -85,6 +87,7 @@ def _rules(build: int) -> BuildRules:
         pad_flash=256,
         pad_plain=256 if late else 32,
         window_pad_256=late,
+        values_first=build >= _VALUES_FIRST,
         output_first=build >= _OUTPUT_FIRST,
         vectors=(build >= _VECTORS) + (build >= _MIXED),
         fused_recurrence=build >= _FUSED_RECURRENCE,

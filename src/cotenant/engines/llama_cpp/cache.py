@@ -48,7 +48,7 @@ def cells(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> Cell
     windows = [group.window for group in model.layer_groups if group.kind in _WINDOWED and group.window]
     window = full
     if windows and build.windows and not options.swa_full:
-        wanted = max(windows) * (slots if unified else 1) + (options.n_ubatch or 1)
+        wanted = max(*windows, options.window_memory) * (slots if unified else 1) + (options.n_ubatch or 1)
         window = _padded(min(full, wanted), 256) if build.window_pad_256 else min(full, _padded(wanted, pad))
     return Cells(full, window, streams)
 

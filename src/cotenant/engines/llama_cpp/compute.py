@@ -40,6 +40,7 @@ class Reserve:
     row_stores: bool
     fused_recurrence: bool
     glu: bool  # gate and up are joined by one operation with a result of its own
+    values_first: bool = True  # values are computed before keys; caches with windows keep the older order
     late_outputs: bool = False
 
 
@@ -112,6 +113,7 @@ class _Builder:
         self.state_ids = g.input(r.sequences)
         self._casts: dict[bool, Tensor] = {}
         self._per_layer: Tensor | None = None
+        self._copied = self._copied_experts = 0.0
 
     def _sectioned(self) -> bool:
         """Rotary positions in four sections (Qwen's multimodal families)."""
@@ -166,7 +168,7 @@ class _Builder:
         """Projection of the stream to every layer's own embedding, added to the rows picked on the host."""
         g, width = self.graph, self.shape.per_layer_width
         projected = g.inplace(g.new((width, self.reserve.tokens), stream))
-        normed = g.inplace(g.inplace(projected))
+        normed = self._norm(g.view(projected))
         mixed = g.inplace(g.inplace(normed, g.input(width, self.reserve.tokens)))
         return g.new((width, self.reserve.tokens), mixed)
 
@@ -187,8 +189,17 @@ class _Builder:
         """rms_norm, then the weight: the second in place."""
         return self.graph.inplace(self.graph.inplace(stream))
 
+    def _product(self, rows: int, source: Tensor, width: int) -> Tensor:
+        """A matrix of `rows` x `width` times the source, with a copy of the matrix where it lies elsewhere."""
+        shape = (rows, *source.shape[1:]) if len(source.shape) == 2 else (rows, self.reserve.tokens)
+        return self.graph.new(shape, source, *self._copy(rows * width * self._copied))
+
+    def _copy(self, size: float) -> tuple[Tensor, ...]:
+        return (Tensor((int(size),), int(size)),) if size else ()
+
     def _layer(self, stream: Tensor, layer: LayerShape, *, ends: bool) -> Tensor:
         g = self.graph
+        self._copied, self._copied_experts = layer.copied, layer.copied_experts
         residual = stream
         normed = self._norm(stream)
         if layer.mixer.kind is AttentionKind.RECURRENT:
@@ -227,42 +238,41 @@ class _Builder:
 
     def _attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
         g, r = self.graph, self.reserve
-        query = g.new((mixer.queries, r.tokens), cur)
-        key = g.new((mixer.kv_heads * mixer.key_width, r.tokens), cur)
-        value = g.new((mixer.kv_heads * mixer.value_width, r.tokens), cur)
-        if mixer.biased:
-            query, key, value = g.inplace(query), g.inplace(key), g.inplace(value)
-        full = query
+        full = self._product(mixer.queries, cur, self.shape.hidden)
+        full = g.inplace(full) if mixer.biased else full
         width = mixer.heads * mixer.key_width
-        gate = None
-        query = g.view(query, mixer.key_width, mixer.heads, r.tokens)
-        key = g.view(key, mixer.key_width, mixer.kv_heads, r.tokens)
+        query = g.view(full, mixer.key_width, mixer.heads, r.tokens)
         if mixer.normed:
-            query = g.inplace(query) if mixer.queries == width else g.new(query.shape, query)
-            query, key = g.inplace(query), self._norm(key)
-        if mixer.queries > width:
-            gate = g.new((width, r.tokens), g.view(full, width, r.tokens))
+            query = g.inplace(g.new(query.shape, query))
+        gate = g.new((width, r.tokens), g.view(full, width, r.tokens)) if mixer.queries > width else None
         query = g.inplace(query, self.positions)
-        key = g.inplace(key, self.positions)
-        value = g.view(value, mixer.value_width, mixer.kv_heads, r.tokens)
+        key, value = (None, None) if mixer.kind is AttentionKind.NONE else self._keys_and_values(cur, mixer)
         mixed = self._attend(query, key, value, mixer)
         if gate is not None:
             mixed = g.inplace(mixed, g.inplace(gate))
-        out = g.new((self.shape.hidden, r.tokens), mixed)
+        out = self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width)
         return g.inplace(out) if mixer.biased else out
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mixer: Mixer) -> Tensor:
-        """Store this batch's keys and values, then attend over the cache."""
+    def _keys_and_values(self, cur: Tensor, mixer: Mixer) -> tuple[Tensor, Tensor]:
+        g, tokens = self.graph, self.reserve.tokens
+        key = self._product(mixer.kv_heads * mixer.key_width, cur, self.shape.hidden)
+        value = self._product(mixer.kv_heads * mixer.value_width, cur, self.shape.hidden)
+        if mixer.biased:
+            key, value = g.inplace(key), g.inplace(value)
+        key = g.view(key, mixer.key_width, mixer.kv_heads, tokens)
+        key = self._norm(key) if mixer.normed else key
+        return g.inplace(key, self.positions), g.view(value, mixer.value_width, mixer.kv_heads, tokens)
+
+    def _attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, mixer: Mixer) -> Tensor:
+        """Store this batch's keys and values (None: the layer reads another one's cache), then attend over it."""
         g, r = self.graph, self.reserve
         window = _is_windowed(mixer)
-        for result in (query, value, key):
-            g.expand(result)
-        if mixer.kv_heads and r.row_stores:
-            g.store(key, self.key_rows[window])
-            g.store(value, self.value_rows[window])
-        elif mixer.kv_heads:
-            g.store(key)
-            g.store(value if r.flash else g.view(value))
+        g.expand(query)
+        if key is not None and value is not None:
+            for result in (value, key) if r.values_first else (key, value):
+                g.expand(result)
+            g.store(key, *((self.key_rows[window],) if r.row_stores else ()))
+            g.store(value, *((self.value_rows[window],) if r.row_stores else ()))
         mask = self._mask(window)
         cells = r.window_cells if window else r.cells
         if r.flash:
@@ -370,13 +380,13 @@ class _Builder:
     def _dense(self, cur: Tensor, forward: FeedForward) -> Tensor:
         g = self.graph
         tokens = cur.shape[-1]
-        up = g.new((forward.inner, tokens), cur)
+        up = self._product(forward.inner, cur, self.shape.hidden)
         if not forward.gated:
-            return g.new((self.shape.hidden, tokens), g.inplace(up))
-        gate = g.new((forward.inner, tokens), cur)
+            return self._product(self.shape.hidden, g.inplace(up), forward.inner)
+        gate = self._product(forward.inner, cur, self.shape.hidden)
         inner = (forward.inner, tokens)
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
-        return g.new((self.shape.hidden, tokens), product)
+        return self._product(self.shape.hidden, product, forward.inner)
 
     def _experts(self, cur: Tensor, forward: FeedForward) -> Tensor:
         g = self.graph
@@ -387,10 +397,13 @@ class _Builder:
         weights = g.new((used, tokens), g.view(probabilities), chosen)
         g.expand(g.inplace(weights, g.inplace(g.new((1, tokens), g.view(weights)))))
         inner = (forward.expert_inner, used, tokens)
-        up = g.new(inner, g.view(cur), chosen)
-        gate = g.new(inner, g.view(cur), chosen)
+        matrices = forward.experts * forward.expert_inner * self.shape.hidden * self._copied_experts
+        up = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
+        gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
-        lifted = g.expand(g.inplace(g.new((self.shape.hidden, used, tokens), product, chosen), weights))
+        lifted = g.expand(
+            g.inplace(g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices)), weights)
+        )
         parts = [g.expand(g.view(lifted, self.shape.hidden, tokens)) for _ in range(used)]
         total = parts[0]
         for part in parts[1:]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.engines.llama_cpp.cache import cells
 from cotenant.engines.llama_cpp.compute import Part, Reserve, compute_bytes, host_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement
-from cotenant.engines.llama_cpp.shape import GraphShape, graph_shape
+from cotenant.engines.llama_cpp.shape import GraphShape, LayerShape, graph_shape
 
 PIPELINE_COPIES = 4  # GGML_SCHED_MAX_COPIES
 _OFFLOAD_ROWS = 32  # from so many rows on, an operation on host weights is computed by the GPU
@@ -37,6 +39,7 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         row_stores=build.row_stores,
         fused_recurrence=build.fused_recurrence,
         glu=build.glu,
+        values_first=build.values_first and not any(group.window for group in model.layer_groups),
         late_outputs=build.late_outputs and recurrent,
     )
 
@@ -49,9 +52,11 @@ def gpu_compute(
     gpu: int,
     *,
     head_bytes: int,
+    weight_bytes: float = 0.0,
 ) -> int:
     """One GPU's compute buffer. Where layers stay with the host the first GPU computes large batches for them
-    too, on copies of their weights; `head_bytes` are those of an output layer that stayed there."""
+    too, on copies of their weights, of `weight_bytes` an element; `head_bytes` are those of an output layer that
+    stayed there."""
     shape, reserve = graph_shape(model), reservation(model, options, build)
     own = placement.on(gpu)
     if gpu == 0:
@@ -60,12 +65,23 @@ def gpu_compute(
         return 0
     head_moves = placement.output == HOST and gpu == 0 and reserve.outputs >= _OFFLOAD_ROWS
     part = Part(
-        tuple(shape.layers[layer] for layer in own),
+        tuple(_held(shape.layers[n], n, options, placement, reserve, weight_bytes) for n in own),
         first=not own or own[0] == 0,
         last=placement.output == gpu or head_moves,
         head_copy_bytes=head_bytes if head_moves else 0,
     )
     return compute_bytes(shape, reserve, part, copies=copies(placement))
+
+
+def _held(
+    layer: LayerShape, number: int, options: LlamaCppOptions, placement: Placement, reserve: Reserve, each: float
+) -> LayerShape:
+    """The layer with what is copied over for it: all its matrices, its experts, or nothing."""
+    if reserve.tokens < _OFFLOAD_ROWS:
+        return layer
+    if placement.layers[number] == HOST:
+        return replace(layer, copied=each, copied_experts=each)
+    return replace(layer, copied_experts=each) if number < options.n_cpu_moe else layer
 
 
 def host_compute(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> int:

@@ -44,11 +44,15 @@ class FeedForward:
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """One layer: `norms` is how many norms stand around its two halves (2, or 4 with norms behind them)."""
+    """One layer: `norms` is how many norms stand around its two halves (2, or 4 with norms behind them). Where its
+    weights (or its experts) lie with the host, each matrix is copied over for the moment that it is needed:
+    `copied` (`copied_experts`) are bytes an element then."""
 
     mixer: Mixer
     forward: FeedForward
     norms: int = 2
+    copied: float = 0.0
+    copied_experts: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
