@@ -17,7 +17,7 @@ FIELDS = [
     "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "block_size",
     "enforce_eager", "lora", "speculative", "weights_gib", "available_kv_gib", "kv_cache_tokens",
     "max_concurrency", "max_concurrency_len", "needed_kv_gib", "needed_kv_seq_len", "outcome", "raw",
-    "config_file", "config_exact",
+    "config_file", "config_exact", "sglang_k_gib", "sglang_v_gib",
 ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_every_id_is_there_and_a_right_row_holds(measured):
 
 
 def test_a_refusal_counts_as_wrong(measured):
-    found = measured(record(), record(id="two", engine="sglang"))
+    found = measured(record(), record(id="two", engine="mlc-llm"))
     assert found["weights_within_2pct"]["value"] == 0.5
     assert found["weights_within_2pct"]["eligible"] == 2
     assert found["weights_within_2pct"]["answered"] == 1
