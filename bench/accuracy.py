@@ -67,7 +67,7 @@ METRICS = (
 def _pool_gib(row: Row) -> float | None:
     """The pool as printed: whole, or as SGLang prints it, keys and values apart (then of one kind of layers)."""
     whole: float | None = row["available_kv_gib"]
-    keys, values = row["sglang_k_gib"], row["sglang_v_gib"]
+    keys, values = row.get("sglang_k_gib"), row.get("sglang_v_gib")
     if whole is not None or keys is None or values is None:
         return whole
     return float(keys + values)
@@ -92,7 +92,7 @@ def kv_bytes(found: Answer) -> Error | None:
         return Error(found, None)
     batch = found.estimate.settings.max_num_batched_tokens or 1
     plain = len(layout.groups) == 1 and layout.groups[0].window is None
-    if not plain and row["sglang_k_gib"] is not None and row["available_kv_gib"] is None:
+    if not plain and row.get("sglang_k_gib") is not None and row["available_kv_gib"] is None:
         return None  # keys and values of one kind of layers only: which, the record does not say
     if plain and pool and tokens:
         return Error(found, layout.token_bytes() / (pool * GIB / tokens) - 1)

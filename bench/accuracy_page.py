@@ -59,7 +59,7 @@ def is_wrong(metric: str, error: float | None) -> bool:
 
 def page(parts: Mapping[str, Sequence[Mapping[str, Any]]], wrong: Iterable[WrongRow]) -> str:
     """The whole page: a table for each part, then the rows that are wrong."""
-    tables = (f"## {title[:1].upper()}{title[1:]}\n\n{_table(entries)}" for title, entries in parts.items())
+    tables = (f"## {title.replace('all', 'All', 1) if title.startswith('all') else title}\n\n{_table(entries)}" for title, entries in parts.items())
     return "\n".join((_HEAD, *tables, _rows(list(wrong))))
 
 
