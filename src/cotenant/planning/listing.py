@@ -16,7 +16,7 @@ from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Space
 from cotenant.planning.sites import Pattern
 
-MOST_NODES = 600_000
+MOST_NODES = 60_000
 MOST_PATTERNS = 20_000
 _SLACK = 1e-6
 
@@ -30,13 +30,19 @@ class Listing:
 
 
 def list_patterns(
-    space: Space, prices: Prices, most_cost: float, *, least_headroom: float = 0.0, quality_first: bool = False
+    space: Space,
+    prices: Prices,
+    most_cost: float,
+    *,
+    least_headroom: float = 0.0,
+    quality_first: bool = False,
+    most_nodes: int = MOST_NODES,
 ) -> Listing:
     """Every pattern for placements of at most `most_cost` that leave `least_headroom` of each card free."""
     values = prices.values(space.seats)
     gap = most_cost - prices.bound + _SLACK * max(1.0, most_cost)
     found: list[Pattern] = []
-    left = MOST_NODES
+    left = most_nodes
     for number, (site, price) in enumerate(zip(space.sites, prices.sites, strict=True)):
         search = PatternSearch(space.problem, space.sites, number, space.seats, least_headroom=least_headroom)
         one = search.above(values, site.weight + price - gap, limit=left, quality_first=quality_first)

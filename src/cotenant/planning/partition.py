@@ -14,7 +14,7 @@ whole replicas are asked of each node; then the answer is exact for it too.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -51,6 +51,7 @@ class Partition:
 
     space: Space
     split_offers: set[int] = field(default_factory=set)
+    exhausted: bool = False  # whether the last answer is missing for want of work, not of a solution
 
     def minimise(
         self,
@@ -72,18 +73,51 @@ class Partition:
             model = _Model(self.space, patterns, frozenset(self.split_offers), closed=closed)
             model.build(weigh, weigh_seat, limits)
             outcome = model.program.solve(absolute_gap=absolute_gap, nodes=nodes)
-            if outcome is None:
+            self.exhausted = outcome is not None and not outcome.values
+            if outcome is None or not outcome.values:
                 return None
             seated = model.seat(outcome.values)
             if not isinstance(seated, Unseated):
                 return Solution(seated, outcome.value, outcome.bound, outcome.optimal)
             if not closed:
+                self.exhausted = True
                 return None
             self.split_offers.add(seated.offer)
 
 
+def cheapest_cover(
+    space: Space,
+    patterns: Sequence[Pattern],
+    *,
+    wanted: Collection[int],
+    counts: Sequence[int],
+    most: float,
+    nodes: int,
+) -> list[tuple[Pattern, int]] | None:
+    """The cheapest patterns that serve the models `wanted` for `most` or less; nodes are not looked at.
+
+    `counts` says how many cards of each site they may take.
+    """
+    model = _Model(space, patterns, frozenset(), closed=False, wanted=wanted, counts=counts)
+    cost = Limit(lambda one: space.sites[one.site].weight, lambda _: 0.0, most)
+    model.build(cost.weigh, cost.weigh_seat, (cost,))
+    outcome = model.program.solve(nodes=nodes)
+    return None if outcome is None or not outcome.values else trimmed(space, model.counts(outcome.values))
+
+
 class _Model:
-    def __init__(self, space: Space, patterns: Sequence[Pattern], split: frozenset[int], *, closed: bool) -> None:
+    def __init__(
+        self,
+        space: Space,
+        patterns: Sequence[Pattern],
+        split: frozenset[int],
+        *,
+        closed: bool,
+        wanted: Collection[int] | None = None,
+        counts: Sequence[int] | None = None,
+    ) -> None:
+        self._wanted = range(len(space.problem.names)) if wanted is None else wanted
+        self._counts = [len(site.cards) for site in space.sites] if counts is None else counts
         self._space, self._patterns, self._split, self._closed = space, patterns, split, closed
         self.program = Program()
         self._columns: list[tuple[int | None, Pattern, int]] = []  # (node where told apart, pattern, column)
@@ -107,14 +141,11 @@ class _Model:
 
     def _most(self, pattern: Pattern) -> int:
         """A pattern is used once where it holds a model of one rank, else as often as its fewest ranks."""
-        return min(
-            [self._space.seats[seat].ranks for seat in pattern.seats]
-            + [len(self._space.sites[pattern.site].cards)]
-        )
+        return min([self._space.seats[seat].ranks for seat in pattern.seats] + [self._counts[pattern.site]])
 
     def _add_rows(self, choose: dict[int, int]) -> None:
         seats = self._space.seats
-        cover: dict[int, dict[int, float]] = {number: {} for number in range(len(self._space.problem.names))}
+        cover: dict[int, dict[int, float]] = {number: {} for number in self._wanted}
         link: dict[int, dict[int, float]] = {
             seat: {column: -float(seats[seat].ranks)} for seat, column in choose.items()
         }
@@ -139,7 +170,7 @@ class _Model:
         for (seat, _), terms in pair.items() if self._closed else ():
             self.program.row(-inf, 0.0, terms | {choose[seat]: -1.0})
         for number, terms in site.items():
-            self.program.row(-inf, len(self._space.sites[number].cards), terms)
+            self.program.row(-inf, self._counts[number], terms)
         for offer in sorted(self._split):
             mine = {
                 (number, node): (one, column)
@@ -147,6 +178,10 @@ class _Model:
                 if node is not None and self._space.sites[one.site].offer == offer
             }
             add_node_rows(self._space, self.program, self._space.nodes(offer), mine)
+
+    def counts(self, values: Sequence[float]) -> list[tuple[Pattern, int]]:
+        """The patterns in use, nodes apart."""
+        return [(one, round(values[column])) for _, one, column in self._columns if values[column] > 0.5]
 
     def seat(self, values: Sequence[float]) -> Seated | Unseated:
         fixed: dict[int, list[tuple[int, Pattern, int]]] = {offer: [] for offer in self._split}

@@ -3,9 +3,8 @@
     maximise    sum over the pattern's seats of value[seat]
     subject to  claims within the room; at most one seat a model; apart, alone; contention within each slack
 
-The bound at depth j with r bytes left is the optimum of the plain multiple-choice knapsack over models j, j+1 and
-so on, with claims rounded down to a grid: never below the truth, so nothing worth more than the threshold is
-pruned.
+The bound at depth j with r bytes left is the optimum of the plain multiple-choice knapsack over models from j on,
+claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
 Rounding may only make the search longer, never its answer wrong. A search that exhausts its work limit returns that
 bound instead of the maximum.
 """
@@ -13,9 +12,10 @@ bound instead of the maximum.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 from cotenant.planning.problem import Problem
 from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
@@ -23,13 +23,19 @@ from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
 _CELLS = 512
 _EPSILON = 1e-9
 
-Choice = tuple[float, int, float, float, int, int, int, int]
-"""(value, claim_bytes, busy, busy + slack, seat, option, own bit, bits of models it may not sit with)"""
+Option = tuple[int, float, float, int]
+"""(claim_bytes, busy, busy + slack, option)"""
+Chosen = tuple[tuple[int, int], ...]
+"""(seat, option) of a pattern"""
+Places = tuple[int, int, tuple[Option, ...]]
+"""(seat, its smallest claim_bytes, its options)"""
+Group = tuple[float, list[tuple[float, int, int, tuple[Option, ...]]], int, int]
+"""(value a byte, (value, smallest claim, seat, options) of each seat, own bit, bits it may not sit with)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found. `most` is no less than the value of any pattern of the site; `nodes` is the work."""
+    """What a search found. `most` is no less than the value of any pattern of the site."""
 
     patterns: tuple[Pattern, ...]
     most: float
@@ -53,25 +59,21 @@ class PatternSearch:
         where = sites[site]
         self._room = int(where.room_bytes - least_headroom * where.capacity_bytes)
         self._unit = max(1, -(-self._room // _CELLS))
-        self._choices: dict[int, list[tuple[int, int, float, float, int, int]]] = defaultdict(list)
+        self._places: dict[int, list[Places]] = defaultdict(list)
         for number, seat in enumerate(seats):
             if seat.offer != where.offer or seat.request in where.barred:
                 continue
-            for option in seat.options:
-                one = problem.candidates[seat.request][option]
-                if one.claim_bytes <= self._room:
-                    busy, cap = (one.busy, one.busy + one.slack) if problem.contention else (0.0, inf)
-                    self._choices[seat.request].append(
-                        (number, option, busy, cap, one.claim_bytes, one.quality_rank)
-                    )
-        self._conflicts = {request: self._bits_against(request) for request in self._choices}
+            options = tuple(self._options(seat))
+            if options:
+                self._places[seat.request].append((number, min(one[0] for one in options), options))
+        self._against = {request: bits_against(problem, request) for request in self._places}
 
-    def _bits_against(self, request: int) -> int:
-        """The models, as bits, with which it shares no card: itself, those apart, and whoever must be alone."""
-        if request in self._problem.alone:
-            return (1 << len(self._problem.names)) - 1
-        apart = {other for pair in self._problem.apart if request in pair for other in pair}
-        return sum(1 << other for other in apart | self._problem.alone | {request})
+    def _options(self, seat: Seat) -> Iterator[Option]:
+        for option in seat.options:
+            one = self._problem.candidates[seat.request][option]
+            if one.claim_bytes <= self._room:
+                busy, patience = (one.busy, one.busy + one.slack) if self._problem.contention else (0.0, inf)
+                yield one.claim_bytes, busy, patience, option
 
     def best(self, values: Sequence[float], floor: float, *, limit: int) -> Found:
         """The patterns that raised the best value above `floor`, the best last."""
@@ -82,85 +84,96 @@ class PatternSearch:
         found = self._search(values, floor, limit, every=True)
         return replace(found, patterns=_one_a_set(found.patterns, quality_first=quality_first))
 
-    def _groups(self, values: Sequence[float], *, every: bool) -> list[list[Choice]]:
-        groups = []
-        for request, choices in self._choices.items():
-            group = [
-                (values[seat], claim, busy, cap, seat, option, 1 << request, self._conflicts[request])
-                for seat, option, busy, cap, claim, _ in choices
-                if values[seat] > _EPSILON or every
+    def _groups(self, values: Sequence[float], least: float) -> list[Group]:
+        """Models with a seat worth more than `least`, the most valuable by the byte first."""
+        groups: list[Group] = []
+        for request, places in self._places.items():
+            seats = [
+                (values[seat], claim, seat, options) for seat, claim, options in places if values[seat] > least
             ]
-            if group:
-                group.sort(key=lambda each: (-each[0], each[1], each[4], each[5]))
-                groups.append(group)
-        groups.sort(key=lambda group: (-max(each[0] / max(1, each[1]) for each in group), group[0][4]))
+            if seats:
+                seats.sort(key=_by_value)
+                density = max(each[0] / max(1, each[1]) for each in seats)
+                groups.append((density, seats, 1 << request, self._against[request]))
+        groups.sort(key=lambda group: -group[0])
         return groups
 
-    def _bounds(self, groups: list[list[Choice]]) -> list[list[float]]:
+    def _bounds(self, groups: list[Group]) -> list[Any]:
         """bounds[j][cells] is the most that groups j.. can be worth in that many grid cells."""
         import numpy as np
 
         cells = self._room // self._unit + 1
         row = np.zeros(cells)
-        rows = [row.tolist()]
-        for group in reversed(groups):
-            following = row
-            row = following.copy()
-            for value, claim, *_ in group:
-                taken = claim // self._unit
-                np.maximum(row[taken:], following[: cells - taken] + value, out=row[taken:])
-            rows.append(row.tolist())
+        rows = [row.data]
+        for _, seats, _, _ in reversed(groups):
+            following, row = row, row.copy()
+            least = self._room + 1
+            for value, claim, _, _ in seats:
+                if claim < least:  # else a seat worth no less takes no more
+                    least, taken = claim, claim // self._unit
+                    np.maximum(row[taken:], following[: cells - taken] + value, out=row[taken:])
+            rows.append(row.data)
         rows.reverse()
         return rows
 
     def _search(self, values: Sequence[float], floor: float, limit: int, *, every: bool) -> Found:
         if self._room <= 0:
             return Found((), 0.0, 0, complete=True)
-        groups = self._groups(values, every=every)
+        groups = self._groups(values, -1.0 if every else _EPSILON)
         bounds = self._bounds(groups)
         unit, count = self._unit, len(groups)
-        found: list[tuple[float, tuple[tuple[int, int], ...]]] = []
+        found: list[Chosen] = []
         nodes = 0
 
-        def visit(
-            start: int,
-            room: int,
-            value: float,
-            busy: float,
-            cap: float,
-            mask: int,
-            chosen: tuple[tuple[int, int], ...],
-        ) -> None:
+        def visit(start: int, room: int, value: float, busy: float, cap: float, mask: int, chosen: Chosen) -> None:
             nonlocal floor, nodes
             nodes += 1
             if value >= floor and chosen:
-                found.append((value, chosen))
+                found.append(chosen)
                 if not every:
                     floor = value + _EPSILON
             cells = room // unit
             for index in range(start, count):
                 if value + bounds[index][cells] < floor or nodes > limit:
                     return
-                for worth, claim, work, patience, seat, option, bit, conflicts in groups[index]:
-                    if claim > room or mask & conflicts:
+                _, seats, bit, against = groups[index]
+                if mask & against:
+                    continue
+                following = bounds[index + 1]
+                for worth, claim, seat, options in seats:
+                    if claim > room or value + worth + following[(room - claim) // unit] < floor:
                         continue
-                    if busy + work > min(cap, patience) + _EPSILON:
-                        continue
-                    rest = room - claim
-                    if value + worth + bounds[index + 1][rest // unit] < floor:
-                        continue
-                    both = min(cap, patience)
-                    visit(index + 1, rest, value + worth, busy + work, both, mask | bit, (*chosen, (seat, option)))
+                    for claim, work, patience, option in options:
+                        both = min(cap, patience)
+                        if claim > room or busy + work > both + _EPSILON:
+                            continue
+                        if value + worth + following[(room - claim) // unit] < floor:
+                            continue
+                        visit(
+                            index + 1, room - claim, value + worth, busy + work, both, mask | bit,
+                            (*chosen, (seat, option)),
+                        )  # fmt: skip
 
         visit(0, self._room, 0.0, 0.0, inf, 0, ())
         complete = nodes <= limit
         most = floor if complete else bounds[0][-1]
-        patterns = tuple(self._pattern(chosen) for _, chosen in found)
-        return Found(patterns, most, nodes, complete)
+        return Found(tuple(map(self._pattern, found)), most, nodes, complete)
 
-    def _pattern(self, chosen: tuple[tuple[int, int], ...]) -> Pattern:
+    def _pattern(self, chosen: Chosen) -> Pattern:
         triples = tuple((self._seats[seat], seat, option) for seat, option in chosen)
         return pattern_of(self._problem, self._sites, self._site, triples)
+
+
+def _by_value(seat: tuple[float, int, int, tuple[Option, ...]]) -> tuple[float, int, int]:
+    return -seat[0], seat[1], seat[2]
+
+
+def bits_against(problem: Problem, request: int) -> int:
+    """The models, as bits, with which one shares no card: itself, those apart, and whoever must be alone."""
+    if request in problem.alone:
+        return (1 << len(problem.names)) - 1
+    apart = {other for pair in problem.apart if request in pair for other in pair}
+    return sum(1 << other for other in apart | problem.alone | {request})
 
 
 def _one_a_set(patterns: tuple[Pattern, ...], *, quality_first: bool) -> tuple[Pattern, ...]:

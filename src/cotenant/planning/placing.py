@@ -19,16 +19,24 @@ from math import ceil, gcd
 
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.listing import list_patterns
+from cotenant.planning.neighbourhoods import improve
 from cotenant.planning.packing import place_exactly as place_compactly
-from cotenant.planning.partition import Partition
+from cotenant.planning.partition import Limit, Partition, trimmed
 from cotenant.planning.problem import Candidate, Placement, Problem, least_headroom
-from cotenant.planning.relaxation import Relaxation, Relaxed
-from cotenant.planning.seating import Seated, Space, assignments_of
+from cotenant.planning.relaxation import Prices, Relaxation
+from cotenant.planning.resource_bound import resource_bound
+from cotenant.planning.seating import Seated, Space, Unseated, assignments_of, seat_patterns
 from cotenant.planning.sites import Pattern, Seat, pattern_of, seats_of, sites_of
 from cotenant.planning.ties import Ties
 
-ROUNDS = 400
+MOST_GROUPS = 250_000  # of models at sites whose patterns are priced: rounds of generation times their number
+FEWEST_ROUNDS = 10
 SEARCH_NODES = 3_000_000
+DIVE_ROUNDS = 10
+QUICK_NODES = 15_000
+LISTING_NODES = 60_000
+MOST_STEPS = 8
+PARTS = 20
 _TOLERANCE = 1e-6
 _SMALLEST_STEP = 1e-3
 
@@ -50,58 +58,92 @@ def place_by_patterns(problem: Problem) -> Placement | None:
         return None
     space = Space(problem, sites_of(problem), seats_of(problem))
     total = sum(site.weight * len(site.cards) for site in space.sites)
-    incumbent = _greedy_patterns(space)
-    relaxed = _relax(space, incumbent, total)
-    if relaxed.prices.bound > total + _TOLERANCE:
-        return None  # even fractions of patterns leave a model out
-    bound = rounded_up(relaxed.prices.bound, [site.weight for site in space.sites])
-    incumbent = _restricted(space, relaxed, incumbent, bound)
-    upper = _cost(space, incumbent) if incumbent else total
-    return _whole(space, relaxed, incumbent, bound, upper)
-
-
-def _relax(space: Space, incumbent: Seated | None, total: float) -> Relaxed:
-    relaxation = Relaxation(space.problem, space.sites, space.seats, missing=total + 1.0)
+    greedy = _greedy_patterns(space)
+    relaxation = Relaxation(problem, space.sites, space.seats, missing=total + 1.0)
     relaxation.add(_singles(space))
-    relaxation.add(pattern for _, pattern in incumbent or ())
-    return relaxation.solve(rounds=ROUNDS, limit=SEARCH_NODES)
-
-
-def _restricted(space: Space, relaxed: Relaxed, incumbent: Seated | None, bound: float) -> Seated | None:
-    """The better of the incumbent and the best that the generated patterns make."""
-    upper = _cost(space, incumbent) if incumbent else None
-    if upper is not None and upper <= bound + _TOLERANCE:
-        return incumbent
-    found = Partition(space).minimise(
-        relaxed.patterns, weigh=lambda one: space.sites[one.site].weight, closed=False, nodes=200
-    )
-    if found is None:
-        return incumbent
-    return found.seated if upper is None or _cost(space, found.seated) < upper - _TOLERANCE else incumbent
-
-
-def _whole(
-    space: Space, relaxed: Relaxed, incumbent: Seated | None, bound: float, upper: float
-) -> Placement | None:
-    """The proof by listing, and the ties; the incumbent where the list is too long."""
-    if incumbent is None or upper > bound + _TOLERANCE:
-        listing = list_patterns(space, relaxed.prices, upper)
-        if listing.complete:
-            step = step_of([site.weight for site in space.sites])
-            found = Partition(space).minimise(
-                listing.patterns, weigh=lambda one: space.sites[one.site].weight,
-                absolute_gap=max(_TOLERANCE, 0.4 * step),
-            )  # fmt: skip
-            if found is not None:
-                incumbent = found.seated
-                bound = max(bound, found.value if found.optimal else found.bound)
-    if incumbent is None:
+    relaxation.add(pattern for _, pattern in greedy or ())
+    size = len(problem.names) * len(space.sites)
+    prices = relaxation.solve(rounds=max(FEWEST_ROUNDS, MOST_GROUPS // size), limit=SEARCH_NODES).prices
+    if prices.bound > total + _TOLERANCE:
+        return None  # even fractions of patterns leave a model out
+    search = _Search(space, relaxation, prices, total, greedy)
+    search.run()
+    if search.best is None:
         return None
-    cost = _cost(space, incumbent)
-    full = Space(space.problem, space.sites, seats_of(space.problem, dominated=True))
-    order = [name for name in space.problem.objective if name != "cost"]
-    seated = Ties(full, relaxed.prices, cost, _moved(full, space, incumbent)).settle(order)
-    return _placement(full, seated, min(bound, cost), cost)
+    full = Space(problem, space.sites, seats_of(problem, dominated=True))
+    order = [name for name in problem.objective if name != "cost"]
+    seated = Ties(full, prices, search.cost, _moved(full, space, search.best)).settle(order)
+    return _placement(full, seated, min(search.bound, search.cost), search.cost)
+
+
+class _Search:
+    """The best placement and the bound as they close in on each other."""
+
+    def __init__(
+        self, space: Space, relaxation: Relaxation, prices: Prices, total: float, best: Seated | None
+    ) -> None:
+        self._space, self._relaxation, self._prices, self._total = space, relaxation, prices, total
+        weights = [site.weight for site in space.sites]
+        self._step = step_of(weights)
+        self._partition = Partition(space)
+        self.best = best
+        self.bound = max(rounded_up(prices.bound, weights), resource_bound(space.problem))
+
+    @property
+    def cost(self) -> float:
+        """Of the best placement; of all cards together where there is none yet."""
+        return _cost(self._space, self.best) if self.best else self._total
+
+    def run(self) -> None:
+        """Proof by short lists, then a dive and better parts, then proof by what lists are possible."""
+        if self._prove(QUICK_NODES):
+            return
+        self._dive()
+        if self.best is not None and not self._is_closed():
+            self.best = improve(
+                self._space, self._relaxation, self.best, rounds=PARTS, enough=self.bound, step=self._step
+            )
+        self._prove(LISTING_NODES)
+
+    def _is_closed(self) -> bool:
+        return self.best is not None and self.cost <= self.bound + _TOLERANCE
+
+    def _prove(self, nodes: int) -> bool:
+        """Whether the best is proven now: by one list of all that is cheaper, else step by step from the bound."""
+        if self._is_closed() or self._ask(self.cost - self._step if self.best else self._total, nodes):
+            return self._is_closed()
+        for _ in range(MOST_STEPS):
+            ahead = 0.0 if self._step else (self.cost - self.bound) / MOST_STEPS
+            if not self._ask(self.bound + ahead, nodes) or self._is_closed():
+                break
+        return self._is_closed()
+
+    def _ask(self, most: float, nodes: int) -> bool:
+        """Look at every placement that costs `most` or less: the cheapest becomes the best; without one the bound
+        goes above `most`. Whether that could be done within `nodes` of listing."""
+        listing = list_patterns(self._space, self._prices, most, most_nodes=nodes)
+        if not listing.complete:
+            return False
+        cost = Limit(lambda one: self._space.sites[one.site].weight, lambda _: 0.0, most + _TOLERANCE)
+        found = self._partition.minimise(
+            listing.patterns, weigh=cost.weigh, limits=(cost,), absolute_gap=max(_TOLERANCE, 0.4 * self._step)
+        )
+        if found is not None:
+            self.best = found.seated
+            self.bound = max(self.bound, found.value if found.optimal else found.bound)
+            return found.optimal
+        if not self._partition.exhausted:
+            self.bound = max(self.bound, most + self._step)
+        return not self._partition.exhausted
+
+    def _dive(self) -> None:
+        counts = self._relaxation.dive(rounds=DIVE_ROUNDS, limit=2 * SEARCH_NODES)
+        if counts is None:
+            return
+        seated = seat_patterns(self._space, trimmed(self._space, counts), {})
+        if not isinstance(seated, Unseated) and (self.best is None or _cost(self._space, seated) < self.cost):
+            self.best = seated
+            self._relaxation = self._relaxation.whole()
 
 
 def _placement(space: Space, seated: Seated, bound: float, cost: float) -> Placement:

@@ -11,7 +11,8 @@ MOST_NODES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`values` by column; `bound` is valid below every solution; `optimal` within the tolerance asked."""
+    """`values` by column, none when no solution was found within the work limit; `bound` is valid below every
+    solution; `optimal` within the tolerance asked."""
 
     values: tuple[float, ...]
     value: float
@@ -40,7 +41,7 @@ class Program:
     def solve(
         self, *, start: Sequence[float] | None = None, absolute_gap: float = 1e-6, nodes: int = MOST_NODES
     ) -> Outcome | None:
-        """The best within `nodes`; None when there is no solution or none was found in time."""
+        """The best within `nodes`; None when there is no solution."""
         import highspy
         import numpy as np
 
@@ -68,7 +69,8 @@ class Program:
         highs.run()
         info = highs.getInfo()
         if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-            return None
+            infeasible = (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
+            return None if highs.getModelStatus() in infeasible else Outcome((), inf, 0.0, optimal=False)
         optimal = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
         bound = info.mip_dual_bound if info.mip_dual_bound > -inf else 0.0
         values = tuple(round(each) for each in highs.getSolution().col_value)

@@ -17,7 +17,7 @@ The prices are looked for between the master's and the best so far (Wentges 1997
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SMOOTHING = 0.5
 _EPSILON = 1e-7
+_WHOLE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +48,73 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
-    """The end of the column generation: prices, the patterns generated, each one's share in the last solution."""
+    """The end of the column generation: prices with their bound, and the patterns generated."""
 
     prices: Prices
     patterns: tuple[Pattern, ...]
-    shares: tuple[float, ...]
     value: float
     rounds: int
     nodes: int
 
 
 class Relaxation:
-    """The restricted master and its searches. `missing` prices a model left out while columns are few."""
+    """The restricted master and its searches. `missing` prices a model left out while columns are few.
+
+    A part of a larger one asks for the models `wanted` alone, on at most `counts` cards of each site.
+    """
 
     def __init__(
-        self, problem: Problem, sites: tuple[Site, ...], seats: tuple[Seat, ...], *, missing: float
+        self,
+        problem: Problem,
+        sites: tuple[Site, ...],
+        seats: tuple[Seat, ...],
+        *,
+        missing: float,
+        wanted: Collection[int] | None = None,
+        counts: Sequence[int] | None = None,
+        searches: Sequence[PatternSearch] | None = None,
     ) -> None:
         import highspy
 
         self._problem, self._sites, self._seats = problem, sites, seats
-        self._searches = [PatternSearch(problem, sites, number, seats) for number in range(len(sites))]
+        self._searches = searches or [PatternSearch(problem, sites, number, seats) for number in range(len(sites))]
+        self._counts = counts or [len(site.cards) for site in sites]
+        self._missing_cost = missing
+        self._wanted = range(len(problem.names)) if wanted is None else wanted
         self._patterns: list[Pattern] = []
         self._known: set[tuple[int, tuple[int, ...]]] = set()
+        self._barred: set[int] = set()
+        self.nodes = 0
         self._highs: Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no types
         for option, value in (("output_flag", False), ("threads", 1), ("random_seed", 1), ("presolve", "off")):
             self._highs.setOptionValue(option, value)
         for request in range(len(problem.names)):
-            self._highs.addRow(1.0, highspy.kHighsInf, 0, [], [])
+            self._highs.addRow(float(request in self._wanted), highspy.kHighsInf, 0, [], [])
             self._highs.addCol(missing, 0.0, highspy.kHighsInf, 1, [request], [1.0])
-        for site in sites:
-            self._highs.addRow(-highspy.kHighsInf, float(len(site.cards)), 0, [], [])
-        self.nodes = 0
+        for count in self._counts:
+            self._highs.addRow(-highspy.kHighsInf, float(count), 0, [], [])
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """All that were generated or added so far."""
+        return tuple(self._patterns)
+
+    def whole(self) -> Relaxation:
+        """The same from the start, with all patterns known: what a dive had fixed is free again."""
+        whole = Relaxation(
+            self._problem, self._sites, self._seats, missing=self._missing_cost, searches=self._searches
+        )  # fmt: skip
+        whole.add(self._patterns)
+        return whole
+
+    def part(self, wanted: Collection[int], counts: Sequence[int]) -> Relaxation:
+        """The same for a few of the models on a few of the cards, with the patterns known for those alone."""
+        part = Relaxation(
+            self._problem, self._sites, self._seats, missing=self._missing_cost, wanted=wanted, counts=counts,
+            searches=self._searches,
+        )  # fmt: skip
+        part.add(one for one in self._patterns if all(self._seats[seat].request in wanted for seat in one.seats))
+        return part
 
     def add(self, patterns: Iterable[Pattern]) -> int:
         """Add those that are not there yet; how many were new."""
@@ -117,9 +154,62 @@ class Relaxation:
                 added = self.add(pattern for each in found for pattern in each.patterns)
             if not added:
                 break
-        shares = tuple(self._highs.getSolution().col_value)[models:]
-        shares += (0.0,) * (len(self._patterns) - len(shares))
-        return Relaxed(best, tuple(self._patterns), shares, value, turn, self.nodes)
+        return Relaxed(best, tuple(self._patterns), value, turn, self.nodes)
+
+    def dive(self, *, rounds: int, limit: int) -> tuple[tuple[Pattern, int], ...] | None:
+        """Round the largest share up, generate again for what is left, until all is whole: patterns with counts.
+
+        None when a model ends without a place. The relaxation is spent afterwards: its prices bound nothing.
+        """
+        fixed: dict[int, int] = {}
+        while True:
+            shares = self._shares()
+            if self._missing() > _WHOLE:
+                return None
+            open_shares = {
+                number: share for number, share in enumerate(shares) if share > fixed.get(number, 0) + _WHOLE
+            }
+            if not open_shares:
+                return tuple((self._patterns[number], count) for number, count in sorted(fixed.items()))
+            whole = [number for number, share in open_shares.items() if share - int(share + _WHOLE) < _WHOLE]
+            best = max(open_shares, key=lambda number: (open_shares[number] - fixed.get(number, 0), -number))
+            for number in {*whole, best}:
+                fixed[number] = max(1, int(open_shares[number] + _WHOLE), fixed.get(number, 0))
+                self._fix(number, fixed[number])
+            self._generate(rounds, limit)
+
+    def _shares(self) -> tuple[float, ...]:
+        return tuple(self._highs.getSolution().col_value)[len(self._problem.names) :]
+
+    def _missing(self) -> float:
+        return sum(self._highs.getSolution().col_value[: len(self._problem.names)])
+
+    def _fix(self, number: int, count: int) -> None:
+        """At least `count` cards carry this pattern; its models of several ranks are served in no other way."""
+        import highspy
+
+        models = len(self._problem.names)
+        self._highs.changeColBounds(models + number, float(count), highspy.kHighsInf)
+        for seat in self._patterns[number].seats:
+            mine = self._seats[seat]
+            if mine.ranks == 1:
+                continue
+            others = {
+                each for each, one in enumerate(self._seats) if one.request == mine.request and each != seat
+            } - self._barred
+            self._barred |= others
+            for column, one in enumerate(self._patterns):
+                if others.intersection(one.seats):
+                    self._highs.changeColBounds(models + column, 0.0, 0.0)
+
+    def _generate(self, rounds: int, limit: int) -> None:
+        for _ in range(rounds):
+            _, pi, mu = self._solve_master()
+            if self.nodes > limit or not self.add(
+                pattern for each in self._price(pi, mu, limit)[0] for pattern in each.patterns
+            ):
+                return
+        self._highs.run()
 
     def _solve_master(self) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
         self._highs.run()
@@ -130,29 +220,33 @@ class Relaxation:
         return self._highs.getInfo().objective_function_value, pi, mu
 
     def _price(self, pi: Sequence[float], mu: Sequence[float], limit: int) -> tuple[list[Found], Prices]:
-        values = [pi[seat.request] / seat.ranks for seat in self._seats]
+        values = [
+            0.0 if number in self._barred else pi[seat.request] / seat.ranks
+            for number, seat in enumerate(self._seats)
+        ]
         found = []
         for site, search, price in zip(self._sites, self._searches, mu, strict=True):
             one = search.best(values, site.weight + price + _EPSILON, limit=max(1000, limit // 50))
             self.nodes += one.nodes
             found.append(one)
-        return found, feasible_prices(self._sites, pi, [one.most for one in found])
+        return found, feasible_prices(self._sites, self._counts, pi, [one.most for one in found])
 
 
-def feasible_prices(sites: Sequence[Site], pi: Sequence[float], most: Sequence[float]) -> Prices:
+def feasible_prices(
+    sites: Sequence[Site], counts: Sequence[int], pi: Sequence[float], most: Sequence[float]
+) -> Prices:
     """The scale t that makes the bound of this module's head the highest, and the duals that prove it."""
     scales = {1.0} | {
         each / site.weight
         for each, site in zip(most, sites, strict=True)
         if site.weight > 0 and each > site.weight
     }
-    best: Prices | None = None
+    best = Prices((0.0,) * len(pi), (0.0,) * len(sites), 0.0)  # nothing is worth nothing: always a bound
     for scale in sorted(scales):
         mu = [max(0.0, each / scale - site.weight) for each, site in zip(most, sites, strict=True)]
-        bound = sum(pi) / scale - sum(len(site.cards) * each for each, site in zip(mu, sites, strict=True))
-        if best is None or bound > best.bound:
+        bound = sum(pi) / scale - sum(count * each for count, each in zip(counts, mu, strict=True))
+        if bound > best.bound:
             best = Prices(tuple(each / scale for each in pi), tuple(mu), bound)
-    assert best is not None
     return best
 
 

@@ -128,7 +128,7 @@ def _by_program(
         program.row(count, count, {columns[number, node]: 1.0 for node in free if (number, node) in columns})
     add_node_rows(space, program, free, {key: (split[key[0]][0], column) for key, column in columns.items()})
     outcome = program.solve()
-    if outcome is None:
+    if outcome is None or not outcome.values:
         return None
     return [
         (node, split[number][0], round(outcome.values[column]))

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.partition import Limit, Partition, Solution
+from cotenant.planning.problem import contention_holds
 from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Seated, Space
-from cotenant.planning.sites import Pattern
+from cotenant.planning.sites import Pattern, pattern_of
 
 _TOLERANCE = 1e-6
 _HEADROOM_TOLERANCE = 1e-4  # a smaller share of a card is not worth a worse precision
@@ -25,7 +26,8 @@ _GIB = 2**30
 class Ties:
     """Settles objectives one by one from `best`, of cost `cost`, in `space`, whose seats hold every option.
 
-    `prices` say which patterns that cost allows. A step whose patterns are too many to list, or whose program
+    `prices` say which patterns that cost allows. Where they are too many to list, cards and company stay as they
+    are and precisions are `polished`. A step whose patterns are too many to list, or whose program
     finds nothing within its work limit, leaves what the step before found.
     """
 
@@ -43,6 +45,8 @@ class Ties:
 
     def settle(self, order: Sequence[str]) -> Seated:
         """The best placement in `order`, then in tidiness."""
+        if not self._list(self._least):
+            return polished(self.space, self.best, order)
         for name in order:
             if name == "headroom":
                 self._settle_headroom()
@@ -108,6 +112,43 @@ class Ties:
             self.space, self.prices, self.cost, least_headroom=least, quality_first=self._quality_first
         )
         return listing.patterns if listing.complete else ()
+
+
+def polished(space: Space, seated: Seated, order: Sequence[str]) -> Seated:
+    """Card by card, better precisions for models of one rank where room and company allow; cards and company stay.
+
+    No card falls below the least headroom of all, unless quality goes before headroom in `order`.
+    """
+    names = [*order, "headroom"]
+    first = "quality" in names and names.index("quality") < names.index("headroom")
+    least = 0.0 if first else _least_of(seated) - _HEADROOM_TOLERANCE
+    found = []
+    for card, pattern in seated:
+        one = _polished_card(space, pattern, least) if "quality" in order else pattern
+        found.append((card, one))
+    return found
+
+
+def _polished_card(space: Space, pattern: Pattern, least: float) -> Pattern:
+    """The largest gain in quality first, as long as one fits."""
+    while True:
+        best = pattern
+        for place, seat in enumerate(pattern.seats):
+            mine = space.seats[seat]
+            for option in mine.options if mine.ranks == 1 else ():
+                options = (*pattern.options[:place], option, *pattern.options[place + 1 :])
+                chosen = tuple(
+                    (space.seats[each], each, pick) for each, pick in zip(pattern.seats, options, strict=True)
+                )
+                other = pattern_of(space.problem, space.sites, pattern.site, chosen)
+                picks = tuple(space.problem.candidates[each.request][pick] for each, _, pick in chosen)
+                if other.headroom < least or (space.problem.contention and not contention_holds(picks)):
+                    continue
+                if (other.quality, other.claim_bytes) < (best.quality, best.claim_bytes):
+                    best = other
+        if best is pattern:
+            return pattern
+        pattern = best
 
 
 def _least_of(seated: Seated) -> float:

@@ -1,0 +1,87 @@
+"""Better placements by solving parts anew: a few cards are emptied and their models packed by fresh patterns.
+
+Each round draws cards until about sixteen models are out (half of a small fleet), generates patterns for these
+alone on the cards that are free, and takes the cheapest cover if it costs less. The part's own bound skips rounds that
+cannot gain. (A large neighbourhood search in the sense of Shaw 1998; chance from a fixed seed.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from cotenant.planning.partition import cheapest_cover
+from cotenant.planning.relaxation import Relaxation
+from cotenant.planning.seating import Seated, Space, Unseated, seat_patterns
+from cotenant.planning.sites import Pattern
+
+_MODELS = 16
+_GENERATIONS = 25
+_SEARCH_NODES = 100_000
+_PROGRAM_NODES = 50
+_TOLERANCE = 1e-6
+
+
+def improve(
+    space: Space, relaxation: Relaxation, start: Seated, *, rounds: int, enough: float, step: float, seed: int = 1
+) -> Seated:
+    """The best after `rounds`, or the first that costs `enough` or less. New patterns go to `relaxation`.
+
+    Costs are multiples of `step`, so only a gain of as much counts.
+    """
+    random, best = Random(seed), start
+    for _ in range(rounds):
+        cost = sum(space.sites[one.site].weight for _, one in best)
+        if cost <= enough + _TOLERANCE:
+            break
+        patterns = [one for _, one in best]
+        chosen = _draw(space, patterns, random, min(_MODELS, -(-len(space.problem.names) // 2)))
+        fresh = _solved(space, relaxation, patterns, chosen, max(step, 10 * _TOLERANCE))
+        if fresh is not None:
+            kept = [(one, 1) for number, one in enumerate(patterns) if number not in chosen]
+            seated = seat_patterns(space, [*kept, *fresh], {})
+            if not isinstance(seated, Unseated):
+                best = seated
+    return best
+
+
+def _draw(space: Space, patterns: Sequence[Pattern], random: Random, most: int) -> frozenset[int]:
+    """Cards whose models together have no rank elsewhere; the emptier a card, the likelier it is drawn."""
+    order = sorted(
+        range(len(patterns)),
+        key=lambda each: random.random() * (0.2 + max(0.0, patterns[each].headroom)),
+        reverse=True,
+    )
+    models: set[int] = set()
+    for number in order:
+        models |= {space.seats[seat].request for seat in patterns[number].seats}
+        if len(models) >= most:
+            break
+    while True:
+        chosen = frozenset(
+            number
+            for number, one in enumerate(patterns)
+            if any(space.seats[seat].request in models for seat in one.seats)
+        )
+        closed = {space.seats[seat].request for number in chosen for seat in patterns[number].seats}
+        if closed == models:
+            return chosen
+        models = closed
+
+
+def _solved(
+    space: Space, relaxation: Relaxation, patterns: Sequence[Pattern], chosen: frozenset[int], step: float
+) -> list[tuple[Pattern, int]] | None:
+    """Cheaper patterns for the models on the cards `chosen`, or None."""
+    wanted = {space.seats[seat].request for number in chosen for seat in patterns[number].seats}
+    counts = [len(site.cards) for site in space.sites]
+    for number, one in enumerate(patterns):
+        counts[one.site] -= number not in chosen
+    cost = sum(space.sites[patterns[number].site].weight for number in chosen)
+    part = relaxation.part(wanted, counts)
+    bound = part.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES).prices.bound
+    relaxation.add(part.patterns)
+    most = cost - step + _TOLERANCE
+    if bound > most:
+        return None
+    return cheapest_cover(space, part.patterns, wanted=wanted, counts=counts, most=most, nodes=_PROGRAM_NODES)
