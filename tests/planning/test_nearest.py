@@ -3,26 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from cotenant import load_fleet, plan
-from cotenant.planning.nearest import most_that
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "does-not-fit.yaml"
-
-
-@given(st.integers(0, 5000), st.integers(0, 5000))
-def test_the_largest_that_holds(limit: int, most: int) -> None:
-    asked: list[int] = []
-
-    def holds(count: int) -> bool:
-        asked.append(count)
-        return count <= limit
-
-    assert most_that(holds, most) == min(limit, most)
-    assert len(asked) <= most.bit_length()
-    assert all(1 <= count <= most for count in asked)
 
 
 def test_the_concurrency_offered_is_the_largest_that_fits() -> None:

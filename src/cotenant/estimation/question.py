@@ -13,6 +13,7 @@ from cotenant.engines.rules import EngineRules
 from cotenant.errors import InputError
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.served_format import ServedFormat, served_format
+from cotenant.estimation.what_fits import fitting_concurrency, fitting_settings
 from cotenant.units import format_gib
 
 
@@ -49,6 +50,9 @@ def answer(question: Question) -> Estimate:
         question.model, question.quantization, question.gpu, engine=question.engine, version=question.version
     )
     found = _estimate(question, served)
+    hint = _what_fits(question, served, found)
+    if hint:
+        found = replace(found, reason=f"{found.reason}; {hint}")
     notes = (*found.warnings, *served.warnings, *question.model.spec.notes)
     return replace(found, warnings=notes, arguments=_arguments(question, served, found))
 
@@ -68,6 +72,28 @@ def _estimate(question: Question, served: ServedFormat) -> Estimate:
         overflow=question.overflow, adapters=question.adapters, used_bytes=question.used_bytes,
         model_path=served.model_path,
     )  # fmt: skip
+
+
+def _what_fits(question: Question, served: ServedFormat, found: Estimate) -> str:
+    """The nearest settings that fit, or the nearest concurrency; "" where there is nothing to offer."""
+    traffic, settings = question.traffic, question.settings
+    if found.fits:
+        return ""
+
+    def judged(settings: EngineSettings, traffic: Traffic | None) -> Estimate:
+        return _estimate(replace(question, settings=settings, traffic=traffic), served)
+
+    if traffic is None:
+        return fitting_settings(
+            found,
+            lambda count: judged(replace(settings, max_num_seqs=count), None),
+            lambda length: judged(replace(settings, max_model_len=length), None),
+        )
+    if traffic.concurrent is None:
+        return ""
+    return fitting_concurrency(
+        found, traffic.concurrent, lambda count: judged(settings, replace(traffic, concurrent=count))
+    )
 
 
 def _arguments(question: Question, served: ServedFormat, found: Estimate) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from cotenant.catalogue.gpus import all_gpus
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Shortfall
 from cotenant.domain.workload import Lengths, Traffic
+from cotenant.estimation.what_fits import most_that
 from cotenant.planning.problem import Loads, Refusal
 from cotenant.units import format_gib, format_percent, format_price
 
@@ -186,15 +187,6 @@ def _most(
     count = most_that(lambda count: feasible(fleets[count - 1]), len(fleets))
     if count:
         yield Remedy(f"{request.name} {wishes[count - 1][0]}", fleets[count - 1], tried=True)
-
-
-def most_that(holds: Callable[[int], bool], most: int) -> int:
-    """The largest whole number from 1 to `most` that holds, 0 where none does; what holds, holds for fewer."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
 
 
 def _shortened(traffic: Traffic, share: float) -> Traffic:
