@@ -1,0 +1,62 @@
+"""The argument vector of `vllm serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.domain.engine import EngineSettings, Speculation
+from cotenant.domain.workload import Adapter
+from cotenant.engines.vllm.defaults import lora_rank
+from cotenant.engines.vllm.releases import Release
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": None}
+
+
+def flags(settings: EngineSettings, release: Release, quantization: str) -> tuple[str, ...]:
+    """Flags with a value in a fixed order; numbers as the engine reads them."""
+    ranks, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
+    copies = settings.data_parallel_size
+    valued: tuple[tuple[str, object], ...] = (
+        ("--tensor-parallel-size", ranks if ranks > 1 else None),
+        ("--pipeline-parallel-size", stages if stages > 1 else None),
+        ("--data-parallel-size", copies if copies > 1 else None),
+        ("--dtype", _DTYPES.get(settings.dtype, settings.dtype)),
+        ("--quantization", quantization or None),
+        ("--kv-cache-dtype", settings.kv_cache_dtype if settings.kv_cache_dtype != "auto" else None),
+        ("--max-model-len", settings.max_model_len),
+        ("--max-num-seqs", settings.max_num_seqs),
+        ("--max-num-batched-tokens", settings.max_num_batched_tokens),
+        ("--gpu-memory-utilization", _decimal(settings.gpu_memory_utilization)),
+        ("--kv-cache-memory-bytes", settings.kv_cache_memory_bytes),
+        ("--block-size", settings.block_size),
+    )
+    flags = tuple(part for name, value in valued if value is not None for part in (name, str(value)))
+    if settings.enforce_eager:
+        flags += ("--enforce-eager",)
+    if settings.speculation is not None:
+        flags += ("--speculative-config", _speculative(settings.speculation))
+    if settings.enable_expert_parallel and release >= (0, 8):
+        flags += ("--enable-expert-parallel",)
+    return flags
+
+
+def _speculative(asked: Speculation) -> str:
+    own = "" if asked.draft is None else f'"model": "{asked.draft.name}", '
+    return f'{{"method": "{asked.method}", {own}"num_speculative_tokens": {asked.tokens}}}'
+
+
+def _decimal(share: float | None) -> str | None:
+    return None if share is None else f"{share:.4f}".rstrip("0").rstrip(".")
+
+
+def adapter_flags(settings: EngineSettings, adapters: Sequence[Adapter]) -> tuple[str, ...]:
+    """LoRA: slots, the largest rank, and each adapter as name=path."""
+    if settings.adapters is None and not adapters:
+        return ()
+    slots = settings.adapters.max_loras if settings.adapters else len(adapters)
+    rank = settings.adapters.max_lora_rank if settings.adapters else max(adapter.rank for adapter in adapters)
+    rank = lora_rank(rank)
+    flags: tuple[str, ...] = ("--enable-lora", "--max-loras", str(slots), "--max-lora-rank", str(rank))
+    if adapters:
+        flags += ("--lora-modules", *(f"{adapter.name}={adapter.source or adapter.name}" for adapter in adapters))
+    return flags

@@ -1,0 +1,91 @@
+"""Defaults of `vllm serve` by release and card, and what it refuses."""
+
+from __future__ import annotations
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.model import AttentionKind, ModelSpec
+from cotenant.engines.vllm.releases import Release
+from cotenant.errors import UnsupportedError
+from cotenant.units import GIB
+
+
+def utilization(settings: EngineSettings, release: Release) -> float:
+    """gpu_memory_utilization as given, or the release's own."""
+    if settings.gpu_memory_utilization is not None:
+        return settings.gpu_memory_utilization
+    return 0.92 if release >= (0, 20) else 0.9
+
+
+def batch_defaults(
+    model: ModelSpec, gpu: GpuSpec, length: int, release: Release, adapters: bool
+) -> tuple[int, int]:
+    """(max_num_batched_tokens, max_num_seqs) of the API server when neither is given."""
+    if release < (0, 8):
+        return _batch_defaults_v0(model, length, release, adapters), 256
+    large = gpu.driver_bytes.value >= 70 * GIB
+    if release >= (0, 9):
+        large = large and "a100" not in gpu.name.lower()
+    # GB10: NVML tells no memory size, which counts as a small card; excluded by name since 0.33.
+    large = large and gpu.compute_capability != (12, 1)
+    tokens, seqs = (8192, 1024) if large else (2048, 256)
+    if release >= (0, 28) and gpu.driver_bytes.value >= 160 * GIB:
+        tokens = 16384
+    if release < (0, 8, 4):
+        seqs = 1024
+    if model.encoder_only:  # no chunked prefill
+        tokens = max(tokens, length)
+    return tokens, seqs
+
+
+def _batch_defaults_v0(model: ModelSpec, length: int, release: Release, adapters: bool) -> int:
+    """V0 batched whole prompts, and chunked them by itself only for long contexts of plain text models."""
+    windowed = any(group.window is not None for group in model.layer_groups)
+    text = set(model.modalities) <= {"text"}
+    if release >= (0, 5, 4) and length > 32768 and text and not windowed and not adapters:
+        return 2048 if release >= (0, 6, 5) else 512
+    return max(length, 2048)
+
+
+def refuse(model: ModelSpec, settings: EngineSettings, release: Release) -> None:
+    """Raise UnsupportedError for what that release does not start with."""
+    ranks = settings.tensor_parallel_size
+    for group in model.layer_groups:
+        if group.query_heads % ranks:
+            raise UnsupportedError(
+                f"vLLM cannot split {group.query_heads} attention heads of {model.name} over {ranks} GPUs",
+                hint="tensor_parallel_size must divide the number of attention heads",
+            )
+        if group.kv_heads and group.kind is not AttentionKind.LATENT:
+            many, few = max(group.kv_heads, ranks), min(group.kv_heads, ranks)
+            if many % few:
+                raise UnsupportedError(
+                    f"vLLM cannot split {group.kv_heads} key-value heads of {model.name} over {ranks} GPUs",
+                    hint="one of the two numbers must divide the other",
+                )
+    if settings.pipeline_parallel_size > model.num_layers:
+        raise UnsupportedError(
+            f"{settings.pipeline_parallel_size} pipeline stages are more than the {model.num_layers} layers"
+        )
+    if settings.kv_cache_memory_bytes is not None and release < (0, 10, 2):
+        raise UnsupportedError(
+            "vLLM knows --kv-cache-memory-bytes from 0.10.2 on", hint="give gpu_memory_utilization instead"
+        )
+    if settings.gpu_memory_utilization is not None and not 0 < settings.gpu_memory_utilization <= 1:
+        raise UnsupportedError(f"gpu_memory_utilization {settings.gpu_memory_utilization} is not in (0, 1]")
+    if settings.max_model_len is not None and settings.max_model_len > model.max_model_len:
+        raise UnsupportedError(
+            f"max_model_len {settings.max_model_len} is above the {model.max_model_len} of {model.name}",
+            hint="vLLM refuses it, since longer positions were never learned",
+        )
+
+
+def lora_rank(rank: int) -> int:
+    """The smallest rank that vLLM accepts for its slots and that holds `rank` (config, LoRAConfig)."""
+    found = next((allowed for allowed in _LORA_RANKS if allowed >= rank), None)
+    if found is None:
+        raise UnsupportedError(f"LoRA rank {rank} is above {_LORA_RANKS[-1]}, the most that vLLM takes")
+    return found
+
+
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)

@@ -1,0 +1,134 @@
+"""Pages, profile run and runtime by release, as data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from cotenant.domain.model import AttentionKind, ModelSpec
+from cotenant.engines.rules import CacheRules, Capacity, MemoryRules, Printed, ProfileRules, RuntimeRules
+from cotenant.engines.vllm.releases import NEWEST, Release
+from cotenant.units import MIB
+
+# Bytes alive per logit at the sampler's peak. Sorting (top-k and top-p together, as the dummy run asks):
+# logits in the model's dtype 2, in fp32 4, sorted values 4, their int64 indices 8, and the sort's own buffers:
+# two of (segment, index) pairs 8 + 8 and a copy of the keys 4 (PyTorch's Sort.cu). Without a sort (a Triton
+# kernel that works in place, or FlashInfer followed by the native draw): 2 + 4, probabilities 4, noise 4.
+_SORTING, _IN_PLACE = 38.0, 14.0
+_TRITON_ROWS = 8  # apply_top_k_top_p takes the kernel from 8 rows on
+
+
+@lru_cache(maxsize=256)
+def memory_rules(release: Release) -> MemoryRules:
+    """Everything that the estimate must know of a release; the same object for the same release."""
+    return MemoryRules(
+        capacity=Capacity.CUDA,
+        cache=_cache_rules(release),
+        profile=_profile_rules(release),
+        runtime=_runtime_rules(release),
+        has_cache_bytes=release >= (0, 10, 2),
+        adapters_on_vocabulary=True,
+        unsplit_weights=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
+        notes=_notes(release),
+    )
+
+
+# DeepSeek-V4 always caches in fp8_ds_mla: 448 B + 64 rotary elements of 2 B + 8 B of scales for a row of 512
+# (models/deepseek_v4/attention.py).
+_PACKED = (("DeepseekV4ForCausalLM", 584 / 512),)
+
+
+def _cache_rules(release: Release) -> CacheRules:
+    """The hybrid manager came on by default in 0.9.2; the padding rule in 0.12 (1.25), widened in 0.18 (1.5)."""
+    ratio = 1.5 if release >= (0, 18) else 1.25 if release >= (0, 12) else 1.0
+    return CacheRules(
+        latent_block_size=64 if release >= (0, 8) else 16,
+        hybrid=release >= (0, 9, 2),
+        hybrid_chunks=release >= (0, 14),  # VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE (envs.py)
+        padding_ratio=ratio,
+        batches_in_flight=2 if release >= (0, 26) else 1,
+        state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
+        printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
+        rest_on_last_stage=release < (0, 8),
+        packed=_PACKED,
+    )
+
+
+def _profile_rules(release: Release) -> ProfileRules:
+    """0.8 to 0.11 sampled with FlashInfer where it was installed, as it is in the official image of 0.9.1 on and a
+    requirement since 0.11.1; 0.12 made it an opt-in, so the sort came back until the Triton kernel of 0.16;
+    FlashInfer is the default again since 0.21, and the native draw that is warmed after it has the same peak."""
+    triton, maybe = release >= (0, 16), (0, 9, 1) <= release < (0, 11, 1)
+    in_place = triton or (0, 11, 1) <= release < (0, 12)
+    return ProfileRules(
+        logit_bytes=_IN_PLACE if in_place else _SORTING,
+        logit_bytes_low=_IN_PLACE if in_place or maybe else _SORTING,
+        logit_bytes_small=_SORTING,
+        small_rows=_TRITON_ROWS if triton else 0,
+        compiled=release >= (0, 8),
+        moe_chunk_tokens=32768 if release >= (0, 6) else 65536,
+        latent_workspace_tokens=65536 if release >= (0, 9) else 0,
+        index_workspace_rows=40,  # v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size
+        index_logit_bytes=512 * MIB if release >= (0, 20) else 0,  # VLLM_SPARSE_INDEXER_MAX_LOGITS_MB
+    )
+
+
+# Architectures that the second model runner took first (config/vllm.py); none else before 0.25.
+_SECOND_RUNNER = (
+    ((0, 24), frozenset({"Qwen3ForCausalLM", "DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM",
+                         "GraniteMoeForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"})),
+    ((0, 23), frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen3ForCausalLM"})),
+    ((0, 22), frozenset({"Qwen3ForCausalLM"})),
+)  # fmt: skip
+_SECOND_RUNNER_EXPERTS = frozenset(
+    {"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM", "DeepseekV4ForCausalLM"}
+)
+
+
+def has_second_runner(model: ModelSpec, release: Release) -> bool:
+    """Whether the release runs that model with its second runner: all from 0.29 on, dense ones without a state
+    from 0.25, a list before (use_v2_model_runner)."""
+    if model.encoder_only or release < (0, 22):
+        return False
+    if release >= (0, 29):
+        return True
+    if release >= (0, 25):
+        stateful = any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups)
+        return not stateful and (not model.num_experts or model.architecture in _SECOND_RUNNER_EXPERTS)
+    known = next(names for since, names in _SECOND_RUNNER if release >= since)
+    return model.architecture in known and (release >= (0, 24) or not model.quantization)
+
+
+@lru_cache(maxsize=256)
+def second_profile(release: Release) -> ProfileRules:
+    """Its dummy run draws without copies: logits in 16 bits, and their gathered parts. It keeps a count of every
+    token for every slot (int32) and a bit mask of the prompt (v1/worker/gpu/sample/penalties.py); since 0.27 the
+    budget pays for what is allocated between loading and profiling."""
+    return replace(
+        memory_rules(release).profile,
+        logit_bytes=2.5,
+        logit_bytes_low=2.0,
+        logit_bytes_small=2.5,
+        resident_logit_bytes=4.125 if release >= (0, 27) else 0.0,
+    )
+
+
+def _runtime_rules(release: Release) -> RuntimeRules:
+    """0.8 and 0.9.0-0.9.1 charged everything on the card to the newcomer; from 0.9.2 on a snapshot at start
+    is subtracted, and from 0.11 it is taken after NCCL started. 0.6.4 did as 0.8."""
+    whole_card = (0, 8) <= release < (0, 9, 2) or (0, 6, 4) <= release < (0, 6, 5)
+    return RuntimeRules(
+        context_in_budget=whole_card,
+        communicators_in_budget=release < (0, 11),
+        graphs_in_budget=release >= (0, 20),
+        others_in_budget=whole_card,
+        start_check=release >= (0, 9, 2),
+        graph_modes=2 if release >= (0, 11) else 1,
+        largest_graph=512 if release >= (0, 8) else 256,
+    )
+
+
+def _notes(release: Release) -> tuple[str, ...]:
+    if release > NEWEST.parts:
+        return (f"rules were read from vLLM {NEWEST} and earlier; a newer version may differ",)
+    return ()
