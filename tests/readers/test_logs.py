@@ -9,6 +9,7 @@ import resource
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from cotenant.errors import CotenantError, FormatError, InputError
 from cotenant.readers.logs import LogReading, read_log
 from cotenant.readers.logs.blocks import BLOCK_BYTES
 from cotenant.readers.logs.prefixes import entries
+from cotenant.readers.logs.values import read_line
 
 LOG_FOLDER = Path(__file__).parents[1] / "golden" / "logs"
 LOG_FILES = sorted(LOG_FOLDER.glob("*.log"))
@@ -449,3 +451,13 @@ def test_lines_are_sound(log: object) -> None:
     for line in log.lines:  # type: ignore[attr-defined]
         assert len(line.searched) >= 3, line
         assert isinstance(line.regex, re.Pattern)
+
+
+def test_a_hostile_line_takes_no_time() -> None:
+    """20 KB of nothing but what is searched for, for every kind of line: no expression runs away."""
+    kinds = [line for log in LOGS for line in log.lines]
+    started = perf_counter()
+    for line in kinds:
+        for piece in (line.needle, f"{line.needle}    ", f"{line.needle} 1.5 GiB "):
+            read_line(line, (piece * 20_000)[:20_000])
+    assert perf_counter() - started < 0.02 * len(kinds)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from cotenant.engines.logs.line import EngineLog, LogLine
 
-_DEVICE = r"(?P<draft>DRAFT )?.*?\b(?P<device>[A-Z]\w*(?:\[[^\]]*\])?)\s+"
+_WHOSE = r"(?:(?P<draft>DRAFT )[^:]{0,60}:\s*|(?P<mmproj>alloc_compute_meta):\s*)?"
+_DEVICE = _WHOSE + r"\b(?P<device>[A-Z]\w{0,40}(?:\[[^\]]{0,60}\])?)\s{1,40}"
 _MIB = r"\s*=\s*(?P<{0}><N>) Mi?B"
 _SETTINGS = {
     "n_ctx": "n_ctx", "n_ctx_seq": "n_ctx_seq", "n_seq_max": "n_parallel", "n_batch": "n_batch",
@@ -52,7 +53,7 @@ LLAMA_CPP = EngineLog(
         LogLine("model buffer size", _buffer("model", "model_buffer_mib"), anchor=" buffer size"),
         LogLine(
             "llm_load_tensors:",
-            r"llm_load_tensors:" + _buffer("", "model_buffer_mib").replace(r"\s+ buffer", r"\s+buffer"),
+            r"llm_load_tensors:\s+(?P<device>\w+)\s+buffer size\s*=\s*(?P<model_buffer_mib><N>) MiB",
         ),
         LogLine(
             "KV buffer size",
@@ -62,7 +63,7 @@ LLAMA_CPP = EngineLog(
         LogLine("RS buffer size", _buffer("RS", "rs_buffer_mib"), anchor=" buffer size"),
         LogLine(
             "compute buffer size",
-            r"(?:.*?(?P<mmproj>alloc_compute_meta):)?" + _buffer("compute", "compute_buffer_mib"),
+            _buffer("compute", "compute_buffer_mib"),
         ),
         LogLine("output buffer size", _buffer("output", "output_buffer_mib"), anchor=" buffer size"),
         LogLine("llama_model_loader: loaded meta data", section="draft"),  # a second one, after the first is up
@@ -73,7 +74,7 @@ LLAMA_CPP = EngineLog(
         LogLine("SWA KV cache, size", r"creating\s+SWA KV cache, size = (?P<swa_cells><N>) cells", section="swa"),
         LogLine(
             "llama_kv_cache",
-            r"(?P<draft>DRAFT )?.*?: size\s*=\s*(?P<kv_cache_mib><N>) MiB \(\s*(?P<cells>\d+) cells,\s*"
+            r"(?P<draft>DRAFT )?llama_kv_cache\w{0,30}: size\s*=\s*(?P<kv_cache_mib><N>) MiB \(\s*(?P<cells>\d+) cells,\s*"
             r"(?P<layers>\d+) layers(?:,\s*(?P<seqs>\d+(?:/\s?\d+)?) seqs)?\s*\)"
             r"(?:, K \((?P<type_k>\w+)\):\s*(?P<k_mib><N>) MiB, V \((?P<type_v>\w+)\):\s*(?P<v_mib><N>) MiB)?",
         ),

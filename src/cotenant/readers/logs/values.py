@@ -27,6 +27,7 @@ _LABELS = (
 )
 _SETTINGS = ("gpu_memory_utilization", "block_size", "max_num_batched_tokens")
 _LARGEST = 1e18
+_BEFORE, _AFTER = 600, 1400  # characters around a needle
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class LineValues:
 
 def read_line(line: LogLine, text: str) -> LineValues | None:
     """The values of `text`, in which the needle stands; None when it is another kind of line after all."""
-    match = line.regex.search(text) if line.pattern else None
+    match = line.regex.search(_near(line, text)) if line.pattern else None
     if line.pattern and match is None and not (line.keys or line.flags):
         return None
     groups = {name: found for name, found in (match.groupdict() if match else {}).items() if found is not None}
@@ -60,6 +61,15 @@ def read_line(line: LogLine, text: str) -> LineValues | None:
     if "model" in settings:
         facts.setdefault("model", str(settings.pop("model")))
     return LineValues(figures, facts, settings, labels | _section(labels))
+
+
+def _near(line: LogLine, text: str) -> str:
+    """What stands around the needle: an engine's figures do, and expressions over a hostile line of any length
+    would take time that grows faster than the line."""
+    if len(text) <= _BEFORE + _AFTER:
+        return text
+    place = text.find(line.needle)
+    return text[max(0, place - _BEFORE) : place + _AFTER]
 
 
 def _settings(line: LogLine, text: str) -> dict[str, Setting]:
