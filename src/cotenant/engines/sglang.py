@@ -80,14 +80,15 @@ class Sglang:
         card = _Card.of(gpu, settings, release)
         tokens = settings.max_num_batched_tokens or card.chunk
         graphs = settings.max_graph_batch or card.graphs
+        requests = settings.max_num_seqs or _REQUESTS
         share = settings.gpu_memory_utilization
         return replace(
             settings,
             kv_cache_dtype=_cache_dtype(model, gpu, settings, release),
             max_model_len=settings.max_model_len or model.max_model_len,
             max_num_batched_tokens=tokens,
-            max_num_seqs=settings.max_num_seqs or _REQUESTS,
-            max_graph_batch=graphs,
+            max_num_seqs=requests,
+            max_graph_batch=min(graphs, requests),  # no larger batch is captured than may run
             gpu_memory_utilization=_default_share(model, card, tokens, graphs) if share is None else share,
         )
 

@@ -1,0 +1,196 @@
+"""TGI's rules: what its warm-up needs, what its pool gets, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cotenant.catalogue.gpus import find_gpu
+from cotenant.catalogue.quantization import find_format
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
+from cotenant.domain.estimate import Verdict
+from cotenant.domain.interval import Interval
+from cotenant.domain.workload import Adapter
+from cotenant.engines import find_engine
+from cotenant.engines.tgi import TGI
+from cotenant.errors import UnsupportedError
+from cotenant.estimation.activations import activations
+from cotenant.estimation.inverse import beside, settings_for_pool
+from cotenant.estimation.kv_cache import cache_layout
+from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.pool import room_of
+from cotenant.units import GIB
+
+A100, A6000, T4 = (find_gpu(name) for name in ("A100-80GB-SXM", "RTX A6000", "T4"))
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+BF16 = find_format("bf16")
+
+
+def test_logits_of_a_whole_prompt_are_counted_once_and_again_as_log_softmax(spec):
+    """16k prompt tokens x 128,256 x 2 B is the 3.93 GiB that a log asks for when the card is full."""
+    model = spec(LLAMA)
+    settings = EngineSettings(max_num_batched_tokens=16_448, max_num_seqs=128, max_model_len=32_000)
+    once = 16_448 * model.vocab_size * 2
+    assert once / GIB == pytest.approx(3.93, abs=0.005)
+    old, in_place, none = (
+        activations(model, settings, TGI.profile(model, Version.parse(version))).bytes.value
+        for version in ("2.2.0", "2.4.1", "3.0.1")
+    )
+    assert old / GIB == pytest.approx(2 * 3.93, abs=0.3)
+    assert in_place / GIB == pytest.approx(3.93, abs=0.3)
+    assert none / GIB < 2.5
+
+
+@pytest.mark.parametrize(
+    ("version", "fraction", "spent", "first", "pool"),
+    [
+        ("1.1.0", 1.0, 20, 2, 60.0),  # all that is left
+        ("2.0.4", 1.0, 20, 2, 0.95 * 58 + 2),
+        ("2.4.1", 1.0, 20, 2, 0.90 * 58 + 2),
+        ("3.0.1", 1.0, 20, 2, 0.95 * 80 - 20),
+        ("3.2.0", 1.0, 20, 2, 0.93 * 80 - 20),
+        ("3.3.7", 1.0, 20, 2, 0.90 * 80 - 20),
+        ("3.3.7", 0.5, 20, 2, 0.45 * 80 - 20),
+        ("2.0.4", 0.5, 20, 2, 0.95 * 18 + 2),
+    ],
+)
+def test_the_pool_gets_what_is_left_less_the_wiggle_room(version, fraction, spent, first, pool):
+    room = room_of(
+        TGI, EngineSettings(gpu_memory_utilization=fraction), TGI.rules(Version.parse(version)).pool,
+        capacity=Interval.exact(80 * GIB), others=0, before=Interval.exact(0),
+        spent=Interval.exact(spent * GIB), first=first * GIB,
+    )  # fmt: skip
+    assert room.pool.value / GIB == pytest.approx(pool, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("version", "total", "prompt", "batch"),
+    [
+        ("1.4.5", 2048, 1024, 4096),
+        ("2.0.4", 4096, 4095, 4145),
+        ("2.3.1", 4096, 4095, 4145),
+        ("3.3.7", 131_072, None, 20_755),  # 312 TFLOPS over the launcher's count of 15.03 GFLOP a token
+    ],
+)
+def test_defaults_are_the_launchers(spec, version, total, prompt, batch):
+    settings = TGI.resolve(spec(LLAMA), A100, EngineSettings(), Version.parse(version))
+    assert settings.max_model_len == total
+    assert settings.max_input_tokens == prompt
+    assert settings.max_num_batched_tokens == batch
+    assert settings.max_num_seqs == 128
+
+
+def test_a_prompt_longer_than_the_default_raises_the_prefill_budget(spec):
+    """``Default `max_batch_prefill_tokens` to 10049``: max_input_tokens 9,999 and 50."""
+    asked = EngineSettings(max_input_tokens=9_999, max_model_len=10_500)
+    assert TGI.resolve(spec(LLAMA), A100, asked, Version.parse("2.3.1")).max_num_batched_tokens == 10_049
+
+
+def test_too_small_requests_are_cut_and_the_warning_says_where(spec):
+    model = spec(LLAMA)
+    found = estimate_memory(
+        model, find_gpu("RTX 4090"), EngineSettings(), engine=TGI, version=TGI.newest, format=BF16
+    )
+    assert found.verdict is not Verdict.DOES_NOT_FIT
+    tokens = found.kv_cache.tokens_as_printed
+    assert 0 < tokens < 131_072
+    assert any(f"{tokens:,}" in warning and "refused" in warning for warning in found.warnings)
+
+
+def test_too_large_a_prefill_budget_fails_at_the_warm_up(spec):
+    """A 4 GiB model on 48 GB that fails with 17,000 prompt tokens needs more than its logits; with the logits of a
+    large vocabulary it cannot even hold them."""
+    model = spec(LLAMA)
+    asked = EngineSettings(max_input_tokens=65_000, max_model_len=66_000)
+    found = estimate_memory(model, A6000, asked, engine=TGI, version=Version.parse("2.2.0"), format=BF16)
+    assert found.verdict is Verdict.DOES_NOT_FIT
+    assert "warm-up" in found.reason or "KV cache" in found.reason
+    smaller = replace(asked, max_input_tokens=4_000, max_model_len=4_200)
+    assert estimate_memory(model, A6000, smaller, engine=TGI, version=Version.parse("2.2.0"), format=BF16).fits
+
+
+def test_the_warm_up_holds_whole_sequences_of_its_prompts(spec):
+    model = spec(LLAMA)
+    asked = EngineSettings(max_input_tokens=1024, max_model_len=32_768, max_num_batched_tokens=4096)
+    memory = replica_memory(model, A100, asked, engine=TGI, version=Version.parse("2.2.0"), format=BF16)
+    assert memory.stages[0].first == 4 * 32_768 * 131_072  # 16 GiB for four prompts of 1,024 tokens
+
+
+def test_before_0_9_4_the_pool_is_what_was_asked(spec):
+    model = spec("meta-llama/Llama-2-7b-hf")
+    version = Version.parse("0.9.2")
+    memory = replica_memory(model, A100, EngineSettings(), engine=TGI, version=version, format=BF16)
+    assert memory.stages[0].room.value == 16_160 * 524_288
+
+
+def test_a_second_process_needs_the_firsts_bytes_on_top(spec):
+    model = spec(LLAMA)
+    sizing = settings_for_pool(
+        model, A100, EngineSettings(max_model_len=8192, max_num_seqs=8), engine=TGI, version=TGI.newest,
+        format=BF16, kv_bytes=4 * GIB,
+    )  # fmt: skip
+    alone = replica_memory(model, A100, sizing.settings, engine=TGI, version=TGI.newest, format=BF16)
+    assert alone.stages[0].room.low >= 4 * GIB
+    raised = beside(alone, 30 * GIB)
+    assert raised.gpu_memory_utilization > sizing.settings.gpu_memory_utilization
+    together = replica_memory(
+        model, A100, raised, engine=TGI, version=TGI.newest, format=BF16, used_bytes=30 * GIB
+    )
+    assert together.stages[0].room.value == pytest.approx(alone.stages[0].room.value, abs=0.01 * GIB)
+
+
+def test_deepseek_is_cached_expanded(spec):
+    model = spec("deepseek-ai/DeepSeek-V3")
+    version = Version.parse("3.3.7")
+    settings = TGI.resolve(model, find_gpu("H200"), EngineSettings(tensor_parallel_size=8), version)
+    layout = cache_layout(model, settings, TGI.rules(version).cache)
+    assert layout.token_bytes() == 61 * 16 * 2 * 192 * 2
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "version", "said"),
+    [
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", EngineSettings(), "3.3.7", "recurrent"),
+        (LLAMA, EngineSettings(pipeline_parallel_size=2), "3.3.7", "tensor parallel alone"),
+        (LLAMA, EngineSettings(adapters=AdapterSlots(1, 16)), "2.0.4", "LORA_ADAPTERS"),
+        (LLAMA, EngineSettings(kv_cache_dtype="fp8"), "2.2.0", "kv-cache-dtype"),
+        (LLAMA, EngineSettings(max_input_tokens=4096, max_model_len=4096), "2.2.0", "must be below"),
+        (
+            LLAMA, EngineSettings(max_input_tokens=4000, max_model_len=4096, max_num_batched_tokens=512), "2.2.0",
+            "at least max_input_tokens",
+        ),
+    ],
+)  # fmt: skip
+def test_it_refuses_in_its_own_words(spec, model, settings, version, said):
+    with pytest.raises(UnsupportedError, match=said):
+        TGI.resolve(spec(model), A100, settings, Version.parse(version))
+
+
+def test_arguments_are_its_own_words():
+    settings = EngineSettings(
+        tensor_parallel_size=2, max_model_len=4096, max_input_tokens=3072, max_num_seqs=8,
+        max_num_batched_tokens=3122, gpu_memory_utilization=0.4, enforce_eager=True,
+    )  # fmt: skip
+    adapters = (Adapter("legal", 16, source="./legal"), Adapter("medical", 16, source="./medical"))
+    text = " ".join(
+        TGI.arguments(settings, version=TGI.newest, model_path="m", quantization="awq", adapters=adapters)
+    )
+    for part in (
+        "text-generation-launcher --model-id m", "--num-shard 2", "--quantize awq", "--max-input-tokens 3072",
+        "--max-total-tokens 4096", "--max-batch-prefill-tokens 3122", "--max-concurrent-requests 8",
+        "--cuda-memory-fraction 0.4", "--cuda-graphs 0", "--lora-adapters legal=./legal,medical=./medical",
+    ):  # fmt: skip
+        assert part in text
+    old = " ".join(TGI.arguments(settings, version=Version.parse("1.4.5"), model_path="m"))
+    assert "--max-input-length 3072" in old
+
+
+def test_blocks_follow_the_attention_kernel(spec):
+    llama = spec(LLAMA)
+    for version, block in (("1.4.5", 16), ("2.2.0", 16), ("2.3.1", 1), ("3.3.7", 1)):
+        assert TGI.resolve(llama, A100, EngineSettings(), Version.parse(version)).block_size == block
+
+
+def test_it_is_found_by_its_names():
+    assert find_engine("text-generation-inference@3.3")[0] is TGI
