@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.model import AttentionKind, LayerGroup, RecurrentState
 from cotenant.engines.rules import CacheRules, Printed
-from cotenant.estimation.kv_cache import cache_layout, kv_element_bytes
+from cotenant.estimation.kv_cache import cache_layout
+from cotenant.estimation.pages import kv_element_bytes
 from cotenant.units import GIB
 
 NOW = CacheRules()
