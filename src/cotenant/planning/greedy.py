@@ -35,7 +35,7 @@ def _best_assignment(problem: Problem, loads: Loads, request: int) -> Assignment
         cards = find_cards(problem, loads, candidate)
         if cards is None:
             continue
-        opened = {card for replica in cards for card in replica} - loads.used
+        opened = [card for replica in cards for card in replica if not loads.is_used(card)]
         cost = sum(problem.weight(problem.cards[card]) for card in opened)
         key = (round(cost, 9), candidate.claim_bytes * candidate.ranks, number)
         if best is None or key < best[0]:
@@ -46,16 +46,21 @@ def _best_assignment(problem: Problem, loads: Loads, request: int) -> Assignment
 def find_cards(problem: Problem, loads: Loads, candidate: Candidate) -> tuple[tuple[int, ...], ...] | None:
     """Cards for every replica: each inside one node, opened cards first, the fullest that still fits."""
     nodes: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, card in enumerate(problem.cards):
-        if card.offer == candidate.offer and loads.fits(candidate, number):
-            nodes[card.offer, card.node].append(number)
     size = candidate.tensor_parallel_size
+    empty: dict[tuple[int, int], int] = defaultdict(int)
+    spare = candidate.ranks if candidate.request not in problem.pins else len(problem.cards)
+    for number in loads.cards_of(candidate.offer):
+        card = problem.cards[number]
+        alike = (card.node if size > 1 else -1, card.room_bytes)
+        if empty[alike] < spare and loads.fits(candidate, number):
+            empty[alike] += not loads.is_used(number)  # of empty cards that are alike, no more than could serve
+            nodes[card.offer, card.node].append(number)
     groups: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     for cards in nodes.values():
-        cards.sort(key=lambda card: (card not in loads.used, loads.free_bytes(card), card))
+        cards.sort(key=lambda card: (not loads.is_used(card), loads.free_bytes(card), card))
         for start in range(0, len(cards) - size + 1, size):
             group = tuple(sorted(cards[start : start + size]))
-            opened = sum(card not in loads.used for card in group)
+            opened = sum(not loads.is_used(card) for card in group)
             groups.append(((opened, sum(map(loads.free_bytes, group))), group))
     if len(groups) < candidate.replicas:
         return None

@@ -16,7 +16,7 @@ from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Space
 from cotenant.planning.sites import Pattern
 
-MOST_NODES = 60_000
+MOST_NODES = 30_000
 MOST_PATTERNS = 20_000
 _SLACK = 1e-6
 

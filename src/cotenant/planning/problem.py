@@ -152,22 +152,32 @@ class Loads:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._on: dict[int, list[Candidate]] = {}
+        self._taken: dict[int, int] = {}
+        self._by_offer: dict[int, list[int]] = {}
+        for number, card in enumerate(problem.cards):
+            self._by_offer.setdefault(card.offer, []).append(number)
 
     def on(self, card: int) -> tuple[Candidate, ...]:
         """The candidates with a rank on that card."""
         return tuple(self._on.get(card, ()))
 
+    def cards_of(self, offer: int) -> tuple[int, ...]:
+        """The numbers of an offer's cards."""
+        return tuple(self._by_offer.get(offer, ()))
+
     def free_bytes(self, card: int) -> int:
         """Room left on that card, headroom apart."""
-        return self._problem.cards[card].room_bytes - sum(one.claim_bytes for one in self.on(card))
+        return self._problem.cards[card].room_bytes - self._taken.get(card, 0)
 
     def fits(self, candidate: Candidate, card: int) -> bool:
         """Whether one rank may join that card: type, pin, memory, company, and everybody's SLO."""
         if not self._problem.allows(candidate, self._problem.cards[card]):
             return False
-        company = self.on(card)
         if candidate.claim_bytes > self.free_bytes(card):
             return False
+        company = self.on(card)
+        if not company:
+            return True
         if not self._may_share(candidate, company):
             return False
         return not self._problem.contention or contention_holds((*company, candidate))
@@ -185,6 +195,11 @@ class Loads:
         """Put one rank on each of `cards`."""
         for card in cards:
             self._on.setdefault(card, []).append(candidate)
+            self._taken[card] = self._taken.get(card, 0) + candidate.claim_bytes
+
+    def is_used(self, card: int) -> bool:
+        """Whether that card carries anything."""
+        return card in self._on
 
     @property
     def used(self) -> frozenset[int]:
