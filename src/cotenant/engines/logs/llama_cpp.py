@@ -74,8 +74,8 @@ LLAMA_CPP = EngineLog(
         LogLine("SWA KV cache, size", r"creating\s+SWA KV cache, size = (?P<swa_cells><N>) cells", section="swa"),
         LogLine(
             "llama_kv_cache",
-            r"(?P<draft>DRAFT )?llama_kv_cache\w{0,30}: size\s*=\s*(?P<kv_cache_mib><N>) MiB \(\s*(?P<cells>\d+) cells,\s*"
-            r"(?P<layers>\d+) layers(?:,\s*(?P<seqs>\d+(?:/\s?\d+)?) seqs)?\s*\)"
+            r"(?P<draft>DRAFT )?llama_kv_cache\w{0,30}: size\s*=\s*(?P<kv_cache_mib><N>) MiB "
+            r"\(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers(?:,\s*(?P<seqs>\d+(?:/\s?\d+)?) seqs)?\s*\)"
             r"(?:, K \((?P<type_k>\w+)\):\s*(?P<k_mib><N>) MiB, V \((?P<type_v>\w+)\):\s*(?P<v_mib><N>) MiB)?",
         ),
         LogLine(
