@@ -5,7 +5,7 @@ import pytest
 from cotenant import estimate
 from cotenant.domain.estimate import Verdict
 from cotenant.errors import InputError
-from cotenant.units import GIB
+from cotenant.units import GIB, MIB
 
 QWEN = "Qwen/Qwen3-8B"
 
@@ -90,3 +90,20 @@ def test_a_plain_checkpoint_is_served_in_sixteen_bits():
 def test_options_of_another_engine_are_refused():
     with pytest.raises(InputError, match="not options of vLLM"):
         estimate(QWEN, gpu="RTX-4090", options={"c": 4096})
+
+
+# Model buffers that llama.cpp printed for Q4_K_M files: on the GPU, and what stays with the host (MiB).
+@pytest.mark.parametrize(
+    ("model", "on_gpu", "on_host"),
+    [
+        ("Qwen/Qwen3-32B", 18423.65, 417.66),
+        ("Qwen/Qwen2.5-7B-Instruct", 4168.09, 292.36),
+        ("Qwen/Qwen3-1.7B", 1050.43, None),
+        ("meta-llama/Llama-3.2-3B-Instruct", 1918.35, None),
+    ],
+)
+def test_model_buffers_are_near_what_was_printed(model, on_gpu, on_host):
+    found = llama(model=model, gpu="A100-80GB-SXM", options={"c": 4096, "np": 1})
+    assert found.per_gpu[0].weights.bytes.value / MIB == pytest.approx(on_gpu, rel=0.005)
+    if on_host is not None:
+        assert found.host.weights / MIB == pytest.approx(on_host, rel=0.005)

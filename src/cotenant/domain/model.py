@@ -59,6 +59,7 @@ class ParameterGroup:
     dtype: str = ""  # set where it differs from the model's own, e.g. "fp32" for a state's A_log
     tied: bool = False  # a second name for a tensor already counted: no parameters of its own
     draft: bool = False  # multi-token prediction: stored with the model, loaded only for speculative decoding
+    stored_bytes: int | None = None  # of all its tensors together, where a file's header says so
 
     @property
     def count(self) -> int:

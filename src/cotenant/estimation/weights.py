@@ -16,7 +16,7 @@ from cotenant.domain.engine import AdapterSlots
 from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
-from cotenant.domain.quantization import QuantizationFormat
+from cotenant.domain.quantization import QuantizationFormat, Storage
 from cotenant.engines.rules import ExpertPadding, TensorBytes
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
@@ -147,18 +147,34 @@ def tensor_bytes(
     dtype: str = "auto",
 ) -> tuple[TensorBytes, ...]:
     """Bytes of the tensors one by one, a layer's at a time, draft layers left out: for engines that place layers.
-    Where the model is stored in that format they add up to the stored size."""
+    Where the model is stored in that format they are those of its header, or add up to its stored size."""
     scale, _ = _scale(model, format, dtype)
+    own_file = _is_own(model, format)
     found = []
     for group in model.parameters:
         if group.draft:
             continue
         own = group.dtype or (model.dtype if dtype == "auto" else dtype)
-        size = group.copies * stored_bytes(group.shape, format.storage.get(group.role), own) * scale
+        size = group.copies * stored_bytes(group.shape, _storage(model, format, group), own) * scale
+        if own_file and group.stored_bytes is not None:
+            size = group.stored_bytes / (len(group.layers) or 1)
         found.append(TensorBytes(group.role, group.layers, size, group.tied))
     if not found and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
     return tuple(found)
+
+
+def _storage(model: ModelSpec, format: QuantizationFormat, group: ParameterGroup) -> Storage | None:  # noqa: A002
+    """How the format stores the group's tensors. A GGUF mix gives the embedding the output layer's type where it
+    serves as one (llama.cpp, src/llama-quant.cpp)."""
+    role = group.role
+    if role is Role.EMBEDDING and format.name.startswith("gguf-") and _is_tied(model):
+        role = Role.HEAD
+    return format.storage.get(role)
+
+
+def _is_tied(model: ModelSpec) -> bool:
+    return any(group.tied and group.role is Role.HEAD for group in model.parameters)
 
 
 def _is_own(model: ModelSpec, format: QuantizationFormat) -> bool:  # noqa: A002
@@ -178,7 +194,7 @@ def _group_bytes(model: ModelSpec, format: QuantizationFormat, group: ParameterG
     if group.tied or group.draft:
         return 0.0
     own = group.dtype or _served_dtype(model, format, dtype)
-    return group.count * stored_bytes(group.shape, format.storage.get(group.role), own)
+    return group.count * stored_bytes(group.shape, _storage(model, format, group), own)
 
 
 def _stage_weights(

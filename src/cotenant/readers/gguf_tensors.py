@@ -44,14 +44,16 @@ def parameter_groups(
     embedding there again: a tied head. `kv_heads` has one number a block; in a block of `recurrent` attn_*
     tensors belong to the linear mixer.
     """
-    by_shape: dict[tuple[str, tuple[int, ...], bool, int], list[int]] = {}
+    by_shape: dict[tuple[str, tuple[int, ...], bool, int], dict[int, int]] = {}  # -> bytes by block
     types = {tensor.name: tensor.dtype for tensor in tensors}
     for tensor in tensors:
         if _is_parameter(tensor, types):
             block, name = _place(tensor.name)
             width = kv_heads[block] if 0 <= block < len(kv_heads) else 0
             mixer = "state:" if block in recurrent and not name.startswith("ffn") else ""
-            by_shape.setdefault((mixer + name, tensor.shape, tensor.dtype == "F32", width), []).append(block)
+            by_shape.setdefault((mixer + name, tensor.shape, tensor.dtype == "F32", width), {})[block] = (
+                tensor.bytes
+            )
     groups = tuple(
         part
         for (name, shape, is_fp32, width), blocks in by_shape.items()
@@ -74,7 +76,7 @@ def _place(name: str) -> tuple[int, str]:
 
 
 def _groups(
-    name: str, shape: tuple[int, ...], blocks: list[int], num_layers: int, kv_heads: int, dtype: str
+    name: str, shape: tuple[int, ...], blocks: dict[int, int], num_layers: int, kv_heads: int, dtype: str
 ) -> Iterable[ParameterGroup]:
     """The group in the layers, the one outside them and the draft one, each where it has tensors."""
     is_state, name = name.startswith("state:"), name.removeprefix("state:").removesuffix(".weight")
@@ -85,7 +87,10 @@ def _groups(
     kv_heads = kv_heads if split is Split.KV else 0
     layers = tuple(sorted(block for block in blocks if 0 <= block < num_layers))
     if layers:
-        yield ParameterGroup(name, role, shape, split, 1, layers, kv_heads=kv_heads, dtype=dtype)
+        size = sum(blocks[layer] for layer in layers)
+        yield ParameterGroup(
+            name, role, shape, split, 1, layers, kv_heads=kv_heads, dtype=dtype, stored_bytes=size
+        )
     drafts = sum(block >= num_layers for block in blocks)
     if drafts:
         yield ParameterGroup(
@@ -93,7 +98,7 @@ def _groups(
         )
     if -1 in blocks:
         stage = Stage.LAST if role in (Role.HEAD, Role.NORM) and not name.startswith("token") else Stage.FIRST
-        yield ParameterGroup(name, role, shape, split, 1, stage=stage, dtype=dtype)
+        yield ParameterGroup(name, role, shape, split, 1, stage=stage, dtype=dtype, stored_bytes=blocks[-1])
 
 
 def _role(name: str) -> Role:

@@ -80,6 +80,8 @@ def _weights(
     found: dict[int, float] = {}
     embedding = sum(part.bytes for part in tensors if part.role is Role.EMBEDDING and not part.tied)
     for part in tensors:
+        if part.role is Role.VISION:  # in a file of its own, the projector
+            continue
         if part.layers:
             for layer in part.layers:
                 stays = part.role is Role.EXPERT and layer < options.n_cpu_moe
@@ -186,6 +188,8 @@ def _notes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placem
         found.append(f"{kept} of {model.num_layers} layers are computed from host memory: slower than the GPU")
     if options.swa_full and any(group.window for group in model.layer_groups):
         found.append("sliding layers keep the whole context (full-size sliding caches)")
+    if set(model.modalities) - {"text"} and not options.mmproj_bytes:
+        found.append("text only: the projector (mmproj) that sees or hears is a file of its own, not counted")
     if options.n_cpu_moe:
         found.append("experts in host memory: what no buffer line shows has run up to 2.4 GiB a device")
     return tuple(found)
