@@ -57,6 +57,7 @@ def test_every_fault_is_named() -> None:
         {"concurrent": 0, "context_tokens": {"p95": 9}},
         {"concurrent": True, "context_tokens": {"p95": 9}},
         {"requests_per_second": float("nan"), "input_tokens": {"p95": 9}},
+        {"requests_per_second": 5e-324, "input_tokens": {"p95": 9}, "output_tokens": {"p95": 9}},
     ],
 )
 def test_traffic_that_says_too_little_or_too_much(described: dict[str, Any]) -> None:

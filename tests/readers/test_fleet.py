@@ -268,6 +268,14 @@ models:
         ({"engine": "tgi@x"}, "$.models[0].engine", ""),
         ({"priority": "high"}, "$.models[0].priority", "whole number"),
         ({"priority": True}, "$.models[0].priority", "whole number"),
+        (
+            {"traffic": {"requests_per_second": 5e-324, "input_tokens": {"p95": 9}, "output_tokens": {"p95": 9}}},
+            "$.models[0].traffic.requests_per_second",
+            "at least",
+        ),
+        ({"adapters": [{"name": "a", "rank": 8, "source": "x\ny"}]}, "$.models[0].adapters[0].source", "printed"),
+        ({"quantization": [{"awq-int4": "--evil"}]}, "$.models[0].quantization[0]", "not a checkpoint"),
+        ({"quantization": [{"awq-int4": "a/\x1b[31m"}]}, "$.models[0].quantization[0]", "printed"),
         ({"modell": 1}, "$.models[0].modell", "unknown key"),
     ],
 )

@@ -190,7 +190,9 @@ def test_the_longest_sequence_as_vllm_derives_it(extra: dict[str, Any], length: 
     assert read({**LLAMA, **extra}).max_model_len == length
 
 
-@pytest.mark.parametrize(("dtype", "ours"), [("float16", "fp16"), ("float32", "fp32"), (None, "bf16")])
+@pytest.mark.parametrize(
+    ("dtype", "ours"), [("float16", "fp16"), ("float32", "fp32"), (None, "bf16"), ("auto", "bf16")]
+)
 def test_dtype(dtype: str | None, ours: str) -> None:
     assert read({**LLAMA, "torch_dtype": dtype}).dtype == ours
 
@@ -244,6 +246,8 @@ def test_a_config_without_a_model_is_refused() -> None:
         ({"max_position_embeddings": -5}, "$.max_position_embeddings"),
         ({"architectures": "LlamaForCausalLM"}, "$.architectures"),
         ({"rope_scaling": "linear"}, "$.rope_scaling"),
+        ({"torch_dtype": "float99"}, "$.torch_dtype"),
+        ({"torch_dtype": 16}, "$.torch_dtype"),
     ],
 )
 def test_each_fault_names_its_key(change: dict[str, Any], path: str) -> None:

@@ -71,7 +71,10 @@ def find_format(name: str) -> QuantizationFormat:
     """
     found = _by_name().get(_letters(name)) or _gguf_type(name)
     if found is None:
-        hint = nearest(name[:60], [item.name for item in all_formats()]) or "`cotenant quantize` lists the formats"
+        hint = (
+            nearest(name[:60], [item.name for item in all_formats()])
+            or "`cotenant quantize MODEL --gpu GPU` lists the formats"
+        )
         raise InputError(f"unknown format {name[:60]!r}", hint=hint)
     return found
 

@@ -15,7 +15,8 @@ import click
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 P = ParamSpec("P")
 
@@ -67,15 +68,32 @@ def report_error(error: CotenantError, *, as_json: bool) -> None:
     for fault in error.faults():
         where = f"{fault.path}: " if fault.path else ""
         click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=colour)
-        click.echo(f"{where}{fault.message}", err=True)
+        click.echo(one_line(f"{where}{fault.message}"), err=True)
         if fault.hint:
             click.secho("hint: ", fg="cyan", bold=True, nl=False, err=True, color=colour)
-            click.echo(fault.hint, err=True)
+            click.echo(one_line(fault.hint), err=True)
+
+
+def one_line(text: str) -> str:
+    """`text` with what a terminal would obey spelled out: escapes, line ends, reversed writing."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _lines(text: str) -> str:
+    """As `one_line`, for text whose own line ends stay."""
+    return "\n".join(one_line(line) for line in text.split("\n"))
 
 
 def emit(document: object) -> None:
-    """One JSON document on stdout."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    """One JSON document on stdout, in ASCII where stdout cannot write all of its characters."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(document, indent=2, allow_nan=False)
+    click.echo(text)
 
 
 def console() -> Console:
@@ -83,10 +101,15 @@ def console() -> Console:
     from rich.console import Console
 
     class Stdout(Console):
-        """A console that leaves a closed pipe to the command."""
+        """A console that leaves a closed pipe to the command, and obeys nothing that stands in a name."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
+
+        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+            for part in super().render(renderable, options):
+                known = part.control is not None or part.text.isprintable() or part.text == "\n"
+                yield part if known else part._replace(text=_lines(part.text))
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
     return Stdout(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)

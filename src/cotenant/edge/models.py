@@ -47,7 +47,11 @@ def open_model(source: object) -> LoadedModel:
 
 
 def _is_path(text: str) -> bool:
-    if text.startswith(("/", "./", "../", "~", ".\\")) or text.lower().endswith(_FILE_SUFFIXES):
+    if (
+        text in (".", "..")
+        or text.startswith(("/", "./", "../", "~", ".\\"))
+        or text.lower().endswith(_FILE_SUFFIXES)
+    ):
         return True
     return os.path.isfile(os.path.join(text, "config.json"))  # also false for names that no system takes
 

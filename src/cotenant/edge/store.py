@@ -84,7 +84,12 @@ def _sync_folder(folder: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Put `value` at `path` as JSON, atomically."""
-    write_atomic(path, (json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False) + "\n").encode())
+    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # half a character, as JSON can spell and UTF-8 cannot
+        data = json.dumps(value, indent=1, allow_nan=False).encode()
+    write_atomic(path, data + b"\n")
 
 
 def read_json(path: Path) -> Any:

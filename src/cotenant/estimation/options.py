@@ -13,6 +13,7 @@ from cotenant.errors import CotenantError, InputError, InputErrors
 from cotenant.units import parse_percent, parse_seconds
 
 _TOKENS, _MANY = 2**31, 1_000_000
+_SLOWEST = 1e-9  # requests a second: one in thirty years; below that sums lose all meaning
 # Engine options that are whole numbers: (smallest, largest) that any engine could mean.
 _RANGES = {
     "tensor_parallel_size": (1, 1024),
@@ -22,6 +23,9 @@ _RANGES = {
     "max_num_batched_tokens": (1, _TOKENS),
     "kv_cache_memory_bytes": (1, 2**50),
     "block_size": (1, 65536),
+    "kv_cache_tokens": (1, _TOKENS),
+    "max_input_tokens": (1, _TOKENS),
+    "max_graph_batch": (1, _MANY),
     "max_loras": (1, 10_000),
     "max_lora_rank": (1, 1024),
 }
@@ -87,9 +91,9 @@ def traffic_from(
     if concurrent is not None:
         _check_whole("concurrent", concurrent, 1, _MANY, faults)
     if requests_per_second is not None and not (
-        _is_number(requests_per_second) and 0 < requests_per_second <= 1e6
+        _is_number(requests_per_second) and _SLOWEST <= requests_per_second <= 1e6
     ):
-        faults.append(_fault("requests_per_second", requests_per_second, "a number above 0 and up to 1,000,000"))
+        faults.append(_fault("requests_per_second", requests_per_second, "a number from 0.000000001 to 1,000,000"))
     faults += _shape_faults(concurrent is not None, requests_per_second is not None, lengths)
     _raise(faults)
     if concurrent is None and requests_per_second is None:

@@ -37,6 +37,8 @@ def _find(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
                 section = place.get(key)
                 if isinstance(section, Mapping) and section:
                     return section
+                if section and not isinstance(section, Mapping):
+                    return {"quant_method": "unreadable"}
     return None
 
 

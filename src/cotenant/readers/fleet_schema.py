@@ -9,20 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from cotenant.errors import InputError
 from cotenant.units import parse_bytes, parse_percent, parse_price, parse_seconds
 
 Tokens = Annotated[int, Field(ge=1, le=2**31)]
-Text = Annotated[str, Field(min_length=1, max_length=500)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 
 
 def refusal(message: str, hint: str = "") -> PydanticCustomError:
     """An error that carries our own words through pydantic."""
     return PydanticCustomError("cotenant", "{message}", {"message": message, "hint": hint})
+
+
+def _printable(text: str) -> str:
+    """Names and paths go into commands and onto terminals: no line ends, escapes or reversed writing."""
+    if text.isprintable():
+        return text
+    raise refusal(f"{text[:60]!r} holds characters that cannot be printed", "remove them, or rename the file")
+
+
+Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_printable)]
 
 
 def _reads(parse: Callable[[object], float]) -> BeforeValidator:
@@ -63,8 +72,17 @@ def _wish(value: object) -> Wish:
     if isinstance(value, dict) and len(value) == 1:
         ((name, checkpoint),) = value.items()
         if isinstance(name, str) and isinstance(checkpoint, str) and name and checkpoint:
-            return Wish(name, checkpoint)
+            return Wish(name, _checkpoint(checkpoint))
     raise refusal("must be a format or one format with its checkpoint", "write fp8 or {awq-int4: hub/id}")
+
+
+def _checkpoint(text: str) -> str:
+    """A hub id or a path: the engine's first argument, where a leading dash would read as an option."""
+    if text.startswith("-") or text != text.strip() or len(text) > 500:
+        raise refusal(
+            f"{text[:60]!r} is not a checkpoint", "write OWNER/NAME of the hub or a path such as ./folder"
+        )
+    return _printable(text)
 
 
 def _model(value: object) -> object:
@@ -132,7 +150,7 @@ class TrafficEntry(Entry):
             ]
         }
     )
-    requests_per_second: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    requests_per_second: Annotated[float, Field(ge=1e-9, le=1e6)] | None = None
     input_tokens: LengthsEntry | None = None
     output_tokens: LengthsEntry | None = None
     concurrent: Annotated[int, Field(ge=1, le=1_000_000)] | None = None

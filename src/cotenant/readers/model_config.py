@@ -111,9 +111,12 @@ def _dtype(view: ConfigView) -> str:
     text = _text_config(view)
     for section in (view, text):
         for key in ("torch_dtype", "dtype"):
-            value = section.raw(key)
-            if isinstance(value, str):
-                return _DTYPES.get(value.removeprefix("torch."), "bf16")
+            value = section.text(key).removeprefix("torch.")
+            if value in _DTYPES:
+                return _DTYPES[value]
+            if value not in ("", "auto"):
+                known = ", ".join(_DTYPES)
+                section.fault(key, f"is {value[:40]!r}, a type that no rule covers (known: {known})")
     return "bf16"
 
 
