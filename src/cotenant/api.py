@@ -103,14 +103,15 @@ def estimate(
     model is stored in. `used` (``11GiB``) is held on each card by others. Engine options are read as the engine
     reads them; those left out take its defaults, or follow from the traffic where some is given: `concurrent`
     with `context_tokens`, or `requests_per_second` with `input_tokens` and `output_tokens`, each
-    ``{p50: ..., p95: ..., max: ...}``. `options` are llama.cpp's or Ollama's own, in their words:
+    ``{p50: ..., p95: ..., max: ...}``. `options` are the engine's own, in its words:
+    ``{mem_fraction_static: 0.85}``, ``{max_input_tokens: 3072, max_total_tokens: 4096}``,
     ``{ctx_size: 32768, parallel: 4}``, ``{num_ctx: 8192, OLLAMA_NUM_PARALLEL: 4}``. Raises InputErrors and its
     kin for anything that cannot be used.
     """
     from dataclasses import replace
 
     from cotenant.edge.own_gpus import open_gpu
-    from cotenant.engines import find_engine, own_options
+    from cotenant.engines import find_engine, read_words
     from cotenant.estimation.options import adapters_from, engine_settings, overflow_from, slo_from, traffic_from
     from cotenant.estimation.question import Question, answer
     from cotenant.units import parse_bytes
@@ -134,8 +135,10 @@ def estimate(
         "max_loras": max_loras,
         "max_lora_rank": max_lora_rank,
     }
+    told, own = read_words(rules, options or {})
+    quantization = quantization or told.pop("quantization", None)
     question = Question(
-        settings=replace(engine_settings(common, tuned), llama_cpp=own_options(rules, options or {})),
+        settings=replace(engine_settings(common | told, tuned), llama_cpp=own),
         traffic=traffic_from(
             concurrent=concurrent,
             requests_per_second=requests_per_second,

@@ -248,6 +248,16 @@ def test_a_restarted_container_counts_its_processes_anew() -> None:
     assert values(up, "weights_gib", "available_kv_gib") == [7.7, 60.1]
 
 
+def test_parts_of_lines_as_people_quote_them() -> None:
+    """Without times and levels, the version after the figures: one run."""
+    found = one("Model loading took 15.39 GiB memory and 1074.35 seconds\nAvailable KV cache memory: 5.24 GiB\n"
+                "'gpu_memory_utilization': 0.88\nmax_seq_len=32768\ntensor_parallel_size=4\nLLM engine (v0.18.1)\n")  # fmt: skip
+    assert found.engine_version == "0.18.1"
+    assert dict(found.settings) == {
+        "gpu_memory_utilization": 0.88, "max_model_len": 32768, "tensor_parallel_size": 4,
+    }  # fmt: skip
+
+
 def test_of_several_services_the_one_that_failed_is_the_foremost() -> None:
     bad = "ERROR ValueError: No available memory for the cache blocks.\n"
     text = "".join(f"bad-1  | {line}\n" for line in (V0 + bad).splitlines())

@@ -32,6 +32,8 @@ def log_chunks(source: str | os.PathLike[str]) -> tuple[str, int | None, Iterato
         return "the log", len(source), iter([source.encode("utf-8", "replace")])
     if source == "-":
         return "standard input", None, _pieces(sys.stdin.buffer, "standard input")
+    if not isinstance(source, (str, os.PathLike)) or not isinstance(os.fspath(source), str):
+        raise InputError(f"a log is named by text or a path, not {type(source).__name__}")
     path = Path(source).expanduser()
     try:
         status = path.stat()

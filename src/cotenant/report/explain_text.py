@@ -125,12 +125,26 @@ def _print_counts(explanation: Explanation, console: Console) -> None:
         cache = predicted.kv_cache
         ours = {"kv_cache_tokens": cache.tokens_as_printed, "max_concurrency": cache.max_concurrency}
     shown = [(name, words, value) for name, words in _SHOWN_COUNTS if (value := found.value(name)) is not None]
-    if shown:
+    ranks = _ranks(found)
+    if shown or ranks:
         console.print()
+    if ranks:
+        print_paragraph(console, ranks, indent=0)
     for name, words, value in shown:
         said = words.format(max_concurrency_len=found.value("max_concurrency_len") or 0)
         beside = f" (predicted {_count(ours[name])})" if name in ours else ""
         print_paragraph(console, f"{_count(value)} {said}{beside}", indent=0)
+
+
+def _ranks(found: Measurement) -> str:
+    """How far the ranks of one replica differ, where several printed their pool."""
+    told = {failure.line for failure in found.failures}
+    pools = [figure for figure in found.every("available_kv_gib") if figure.rank and figure.line not in told]
+    count = len({figure.rank for figure in pools})
+    if count < 2:
+        return ""
+    least, most = (pick(pools, key=lambda figure: figure.value) for pick in (min, max))
+    return f"{count} ranks have {least.text} to {most.text} GiB for the KV cache; {least.rank} binds"
 
 
 def _count(value: float) -> str:

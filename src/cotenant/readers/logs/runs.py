@@ -126,7 +126,9 @@ class Runs:
         here = [run for run in self.runs if run.source == entry.source]
         own = [run for run in here if _same(run, engine)]
         found = _by_process(own, entry.processes)
-        if found is None and line.starts:
+        if line.starts and own and not own[-1].started and entry.text.lstrip().startswith(line.needle):
+            found = own[-1]  # parts of lines as people quote them, in any order
+        elif found is None and line.starts:
             found = _started_by(own, entry, line, facts.get("model"))
         elif found is None:
             found = _parent(own, entry.processes) or (own[-1] if own else None)
