@@ -3,6 +3,10 @@
 Cold figures are whole processes started from here (interpreter included), the median of several after one that
 warms the file cache and compiles modules, as an installation would have done (to a folder of its own, so that
 nothing is written beside the sources). Memory is the child's own peak, as the kernel counts it.
+
+Seconds are the processor's own, user and system: these processes neither wait nor run in parallel, so it is what a
+clock on the wall shows on an idle machine, and it does not count others on a busy one. The wall's median and its
+spread stand beside it. What is timed in process never meets a cache that an earlier pass filled.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 
 from bench.table import CannotRunError, Row, arguments, measured, show
 
@@ -64,38 +69,79 @@ def estimate_in_process_us() -> Measured:
 
 
 def candidate_us() -> Measured:
+    """One of many sizes of one replica, judged together as `estimation.candidate_grid` does: the number of
+    sequences, their length and the bytes of cache differ, and each gets its pool, its claim and whether it fits.
+
+    Beside it, what a way of serving one of the example's models costs one by one, traffic and all.
+    """
+    import numpy as np
+
+    from cotenant.api import load_model
+    from cotenant.catalogue.gpus import find_gpu
+    from cotenant.catalogue.quantization import find_format
+    from cotenant.domain.engine import EngineSettings
+    from cotenant.engines import find_engine
+    from cotenant.estimation.candidate_grid import Replica, candidate_grid
+
+    loaded, gpu, (engine, version) = load_model(MODEL).spec, find_gpu(GPU), find_engine("vllm")
+    plain = find_format("bf16")
+    seqs, lengths = np.arange(1, 257)[:, None], 2048 * np.arange(1, 65)
+
+    def once() -> int:
+        # A copy, because terms are kept by the identity of a model.
+        replica = Replica(replace(loaded), gpu, EngineSettings(), engine, version, plain)
+        grid = candidate_grid(replica, max_num_seqs=seqs, max_model_len=lengths, kv_bytes=seqs * 2**28)
+        return grid.fits.size
+
+    once()
+    seconds, processor, sizes = _passes(once, 9)
+    return median(processor) / sizes * 1e6, {
+        "candidates": sizes,
+        "wall_us": round(median(seconds) / sizes * 1e6, 2),
+        "one_by_one_us": round(_way_us()),
+    }
+
+
+def _way_us() -> float:
     """One way of serving a model, among all ways that the example's models have on its cards."""
     from cotenant.api import load_fleet
-    from cotenant.planning.candidates import ways_of
+    from cotenant.planning.candidates import all_ways
 
-    fleet = load_fleet(EXAMPLE)
-    everything = range(len(fleet.models))
-    found = [ways_of(fleet, number) for number in everything]
-    ways = sum(
-        len(each.candidates) + sum(refused.tensor_parallel_size > 0 for refused in each.refusals) for each in found
-    )
-    passes = []
-    for _ in range(5):
-        start = perf_counter()
-        for number in everything:
-            ways_of(fleet, number)
-        passes.append(perf_counter() - start)
-    return median(passes) / ways * 1e6, {"ways": ways, "how": "one by one"}
+    def once() -> int:
+        # Read anew, because what was sized is kept by the identity of a request.
+        ways = all_ways(load_fleet(EXAMPLE))
+        return sum(len(w.candidates) + sum(one.tensor_parallel_size > 0 for one in w.refusals) for w in ways)
+
+    once()
+    _, processor, ways = _passes(once, 5)
+    _, reading, _ = _passes(lambda: len(load_fleet(EXAMPLE).models), 5)
+    return (median(processor) - median(reading)) / ways * 1e6
+
+
+def _passes(once: Callable[[], int], count: int) -> tuple[list[float], list[float], int]:
+    """(seconds on the wall, seconds of the processor, what `once` counted) of `count` passes."""
+    seconds, processor, counted = [], [], 0
+    for _ in range(count):
+        start, used = perf_counter(), process_time()
+        counted = once()
+        seconds.append(perf_counter() - start)
+        processor.append(process_time() - used)
+    return seconds, processor, counted
 
 
 def plan_example_s() -> Measured:
     """The example of three models on one A100-80GB, cold."""
     if not EXAMPLE.is_file():
         raise CannotRunError(f"{EXAMPLE.name} is missing")
-    times, memory = _cold([sys.executable, "-m", "cotenant.cli", "plan", str(EXAMPLE), "--json"], runs=3)
-    return median(times), {"runs": len(times), "peak_mib": round(max(memory), 1)}
+    found = _cold([sys.executable, "-m", "cotenant.cli", "plan", str(EXAMPLE), "--json"], runs=5)
+    return _seconds(found, peak_mib=round(max(one.mib for one in found), 1))
 
 
 def import_s() -> Measured:
     """`import cotenant` in a new interpreter."""
-    times, _ = _cold([sys.executable, "-c", "import cotenant"], runs=RUNS)
-    bare, _ = _cold([sys.executable, "-c", ""], runs=RUNS)
-    return median(times), {"runs": RUNS, "interpreter_alone_s": round(median(bare), 4)}
+    found = _cold([sys.executable, "-c", "import cotenant"], runs=RUNS)
+    bare = _cold([sys.executable, "-c", ""], runs=RUNS)
+    return _seconds(found, interpreter_alone_s=round(median(one.cpu_s for one in bare), 4))
 
 
 def installed_mb() -> Measured:
@@ -110,21 +156,41 @@ def installed_mb() -> Measured:
 
 @cache
 def _cold_estimate() -> tuple[Measured, Measured]:
-    times, memory = _cold([sys.executable, "-m", "cotenant.cli", *ESTIMATE], runs=RUNS)
-    return (median(times), {"runs": RUNS, "worst_s": round(max(times), 3)}), (median(memory), {"runs": RUNS})
+    found = _cold([sys.executable, "-m", "cotenant.cli", *ESTIMATE], runs=RUNS)
+    return _seconds(found), (median(one.mib for one in found), {"runs": RUNS})
 
 
-def _cold(command: list[str], *, runs: int) -> tuple[list[float], list[float]]:
-    """Seconds and peak MiB of each of `runs` processes, after one that is not counted."""
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One process: seconds on the wall, seconds of the processor (user and system), peak resident MiB."""
+
+    seconds: float
+    cpu_s: float
+    mib: float
+
+
+def _seconds(found: Sequence[_Run], **more: object) -> Measured:
+    """The processor's median; the wall's median and spread beside it."""
+    wall = sorted(one.seconds for one in found)
+    return median(one.cpu_s for one in found), {
+        "runs": len(found),
+        "wall_s": round(median(wall), 3),
+        "wall_best_s": round(wall[0], 3),
+        "wall_worst_s": round(wall[-1], 3),
+        **more,
+    }
+
+
+def _cold(command: list[str], *, runs: int) -> list[_Run]:
+    """`runs` processes, after one that is not counted."""
     with TemporaryDirectory() as compiled:
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPYCACHEPREFIX"] = compiled
-        found = [_process(command, environment) for _ in range(runs + 1)][1:]
-    return [seconds for seconds, _ in found], [mib for _, mib in found]
+        return [_process(command, environment) for _ in range(runs + 1)][1:]
 
 
-def _process(command: list[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Run once: (seconds, peak resident MiB of that child alone)."""
+def _process(command: list[str], environment: Mapping[str, str]) -> _Run:
+    """Run once; memory and processor are of that child alone."""
     start = perf_counter()
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
@@ -137,7 +203,7 @@ def _process(command: list[str], environment: Mapping[str, str]) -> tuple[float,
         last = complaint.strip().splitlines()[-1] if complaint.strip() else "no message"
         raise CannotRunError(f"exit status {process.returncode}: {last}")
     unit = 2**20 if sys.platform == "darwin" else 2**10  # ru_maxrss is in bytes there, in KiB elsewhere
-    return seconds, usage.ru_maxrss / unit
+    return _Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / unit)
 
 
 def _per_call_us(call: Callable[[int], None], times: int) -> Measured:
