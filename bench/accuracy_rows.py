@@ -71,7 +71,8 @@ def answer(row: Row, configs: Path) -> Answer:
         versions = _versions(row)
         model = _model(configs, row)
         layout, first = _estimate(row, model, gpu, *versions[0])
-        others = [found for version in versions[1:] if (found := _other(row, model, gpu, *version)) is not None]
+        rest = [(row, version) for version in versions[1:]] + [(other, versions[0]) for other in _unsaid(row)]
+        others = [found for each, version in rest if (found := _other(each, model, gpu, *version)) is not None]
     except CotenantError as error:
         return Answer(row, model, gpu, layout, None, error.message)
     return Answer(row, model, gpu, layout, merged((first, *others)) if others else first, "")
@@ -88,6 +89,14 @@ def _estimate(
     return layout, estimate_memory(
         model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
     )
+
+
+def _unsaid(row: Row) -> list[Row]:
+    """The same record with the fewest tokens that its draft may propose, where it does not say how many."""
+    method = (row["speculative"] or "").lower()
+    if not method or " x" in method or method in _TOKENS:
+        return []
+    return [{**row, "speculative": f"{method} x1"}]
 
 
 def _other(

@@ -86,9 +86,8 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
         return Term(Interval(round(low), round(text), round(high)), f"profile run: {what}")
     value = max(text + images.kept, images.peak)
     what += "; the vision encoder's images are known only roughly"
-    return Term(
-        Interval(round(low), round(value), round(max(high, value) + 2 * images.peak)), f"profile run: {what}"
-    )
+    most = max(high, value) + images.doubt * images.peak
+    return Term(Interval(round(low), round(value), round(most)), f"profile run: {what}")
 
 
 def _prompt_logits(model: ModelSpec, tokens: int, settings: EngineSettings, rules: ProfileRules) -> float:

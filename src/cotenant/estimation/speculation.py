@@ -67,10 +67,10 @@ def _own_caches(model: ModelSpec) -> tuple[LayerGroup, ...]:
 
 
 def _placed(draft: ModelSpec, target: ModelSpec) -> tuple[ParameterGroup, ...]:
-    """The draft's tensors on the target's last layer, without what it shares."""
+    """The draft's tensors on the last layer, without what it shares; the target's format is not theirs."""
     last = (target.num_layers - 1,)
     return tuple(
-        replace(part, name=f"draft.{part.name}", layers=last * (len(part.layers) or 1))
+        replace(part, name=f"draft.{part.name}", role=Role.OTHER, layers=last * (len(part.layers) or 1))
         for part in draft.parameters
         if part.role not in (Role.EMBEDDING, Role.HEAD) and not part.draft
     )

@@ -5,7 +5,7 @@
     kept    = tokens at once x the text model's width x 2 B, until the text model has run
 
 The encoder runs uncompiled. How large an image may be stands in the model's processor and not in its config:
-the interval is wide (videos may ask for several times as much).
+the interval is wide (videos may ask for several times as much), but for processors that cap both.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from cotenant.estimation.memo import IdentityCache
 _ELEMENT = 2
 # Tokens of the largest image, by family: Qwen's processors admit 16,777,216 pixels, 32 x 32 a token.
 _LARGEST_IMAGE = {"qwen_vl": 16384, "qwen_next": 16384}
+# Families whose videos are capped below the largest image (Qwen3-VL's processor: 25,165,824 pixels over two
+# frames a patch; vLLM, models/qwen3_vl.py, get_max_video_tokens).
+_CAPPED = frozenset({"qwen_next"})
 # Patches merged into one token: 2 x 2 unless the family pools otherwise (Gemma 3: 4 x 4, Gemma 4: 3 x 3).
 _PATCHES_PER_TOKEN = {"gemma": 16, "gemma4": 9}
 _FEED_FORWARD = ("fc1", "gate_proj", "up_proj")
@@ -26,10 +29,12 @@ _ATTENTION = ("qkv_proj", "q_proj", "k_proj", "v_proj")
 
 @dataclass(frozen=True, slots=True)
 class EncoderRun:
-    """Bytes of one rank while the encoder runs, and of its outputs that stay for the text model."""
+    """Bytes of one rank while the encoder runs, and of its outputs that stay for the text model. `doubt`: how many
+    times the peak more it may be."""
 
     peak: int
     kept: int
+    doubt: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,8 @@ def encoder_run(model: ModelSpec, tokens: int, ranks: int) -> EncoderRun | None:
     at_once = max(tokens, _LARGEST_IMAGE.get(model.family, 0))
     patches = at_once * _PATCHES_PER_TOKEN.get(model.family, 4)
     peak = patches * _ELEMENT * (2 * widths.feed_forward + 2 * widths.attention + 4 * widths.hidden)
-    return EncoderRun(round(peak), at_once * model.hidden_size * _ELEMENT)
+    doubt = 0.5 if model.family in _CAPPED else 2.0
+    return EncoderRun(round(peak), at_once * model.hidden_size * _ELEMENT, doubt)
 
 
 def _widths(model: ModelSpec, ranks: int) -> _Widths:
