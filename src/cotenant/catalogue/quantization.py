@@ -69,6 +69,8 @@ def find_format(name: str) -> QuantizationFormat:
 
     Raises InputError naming the nearest.
     """
+    if not isinstance(name, str):
+        raise InputError(f"a format is named by text such as fp8, not {type(name).__name__}")
     found = _by_name().get(_letters(name)) or _gguf_type(name)
     if found is None:
         hint = (

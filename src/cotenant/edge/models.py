@@ -109,7 +109,7 @@ def _from_entry(entry: ModelEntry, name: str) -> LoadedModel:
     if name.lower() in held:
         spec = replace(spec, quantization=held[name.lower()])
     same = called.rpartition("/")[2].lower() == entry.id.rpartition("/")[2].lower() or name.lower() in held
-    return LoadedModel(spec, called, entry.checkpoints if same else {}, entry.task, "catalogue")
+    return LoadedModel(spec, called, dict(entry.checkpoints) if same else {}, entry.task, "catalogue")
 
 
 def _canonical(entry: ModelEntry, name: str) -> str:

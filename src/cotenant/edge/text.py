@@ -13,6 +13,8 @@ MAX_BYTES = 4 * 2**20
 
 def read_text(path: str | os.PathLike[str]) -> str:
     """The text at `path`. Raises InputError when it cannot be opened, FormatError when it is no text."""
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        raise InputError(f"a file is named by text or a path, not {type(path).__name__}")
     if not os.fspath(path):
         raise InputError("the file's name is empty")
     try:

@@ -122,12 +122,16 @@ def overflow_from(text: object) -> float:
 
 def adapters_from(entries: Sequence[Adapter | Mapping[str, Any]]) -> tuple[Adapter, ...]:
     """LoRA adapters, each with a name and a rank."""
+    if isinstance(entries, (str, bytes)) or not isinstance(entries, Sequence):
+        raise _fault("adapters", entries, "a list such as [{name: legal, rank: 16}]")
     return tuple(_adapter(entry) for entry in entries)
 
 
 def _adapter(entry: Adapter | Mapping[str, Any]) -> Adapter:
     if isinstance(entry, Adapter):
         return entry
+    if not isinstance(entry, Mapping):
+        raise _fault("an adapter", entry, "a mapping such as {name: legal, rank: 16}")
     unknown = set(entry) - set(Adapter.__dataclass_fields__)
     name, rank = entry.get("name"), entry.get("rank")
     if unknown or not isinstance(name, str) or not name:
@@ -139,13 +143,11 @@ def _adapter(entry: Adapter | Mapping[str, Any]) -> Adapter:
     share = parse_percent(share) if isinstance(share, str) else share
     if share is not None and not (_is_number(share) and 0 <= share <= 1):
         raise _fault(f"share of the adapter {name[:60]!r}", share, "a percentage such as 20%")
-    return Adapter(
-        name,
-        int(rank or 0),
-        source=str(entry.get("source") or ""),
-        share=share,
-        target_modules=tuple(entry.get("target_modules") or ()),
-    )
+    modules = entry.get("target_modules") or ()
+    if not isinstance(modules, (list, tuple)) or not all(isinstance(module, str) for module in modules):
+        raise _fault(f"target_modules of the adapter {name[:60]!r}", modules, "a list such as [q_proj, v_proj]")
+    source = str(entry.get("source") or "")
+    return Adapter(name, int(rank or 0), source=source, share=share, target_modules=tuple(modules))
 
 
 def _shape_faults(concurrent: bool, rate: bool, lengths: Mapping[str, Lengths]) -> list[CotenantError]:
@@ -184,6 +186,8 @@ def _lengths(name: str, value: Mapping[str, Any], faults: list[CotenantError]) -
 
 def _is_number(value: object) -> bool:
     """Whether `value` is a finite number; callers from Python may have passed anything."""
+    if isinstance(value, int) and abs(value) >= 10**30:  # more than a float may hold
+        return False
     return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
 
 
