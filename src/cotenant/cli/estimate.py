@@ -88,7 +88,7 @@ def command(model: str, gpu: str, as_json: bool, **options: Any) -> int:
         estimate = api.estimate(model, gpu=gpu, **given)
     if as_json:
         from cotenant.catalogue import VERSION
-        from cotenant.readers.fleet import input_hash
+        from cotenant.readers.input_hash import input_hash
         from cotenant.report.document import estimate_document
 
         asked = input_hash({"model": model, "gpu": gpu, **given})
@@ -111,6 +111,8 @@ def _words(options: dict[str, Any]) -> dict[str, Any]:
 
 def _assumed(estimate: Estimate, given: dict[str, Any]) -> list[str]:
     """What the user left open and what was put there."""
+    from cotenant.engines import own_word
+
     settings, engine = estimate.settings, f"{estimate.engine} {estimate.engine_version}"
     if estimate.demand is not None:
         sized = [name for name in ("max_model_len", "max_num_seqs") if name not in given]
@@ -118,16 +120,21 @@ def _assumed(estimate: Estimate, given: dict[str, Any]) -> list[str]:
         return [f"{figures} follow{'s' if len(sized) == 1 else ''} from the traffic."] if sized else []
     if settings.llama_cpp is not None:
         return _assumed_context(estimate, given.get("options", {}))
-    said = []
-    if "max_model_len" not in given:
+    said, own = [], given.get("options", {}).keys()
+    length, seqs = (own_word(estimate.engine, name) for name in ("max_model_len", "max_num_seqs"))
+    if "max_model_len" not in given and length not in own:
+        all_of_it = settings.max_model_len == estimate.model.max_model_len
+        whence = "all that the model takes" if all_of_it else f"the default of {engine}"
+        said.append(f"{_flag(length)} was not given: {settings.max_model_len:,} assumed, {whence}.")
+    if "max_num_seqs" not in given and seqs not in own and not estimate.model.encoder_only:
         said.append(
-            f"--max-model-len was not given: {settings.max_model_len:,} assumed, all that the model takes."
-        )
-    if "max_num_seqs" not in given and not estimate.model.encoder_only:
-        said.append(
-            f"--max-num-seqs was not given: {settings.max_num_seqs:,}, the default of {engine} on this card."
+            f"{_flag(seqs)} was not given: {settings.max_num_seqs:,}, the default of {engine} on this card."
         )
     return said
+
+
+def _flag(word: str) -> str:
+    return "--" + word.replace("_", "-")
 
 
 def _assumed_context(estimate: Estimate, own: dict[str, Any]) -> list[str]:

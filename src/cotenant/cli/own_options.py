@@ -1,4 +1,5 @@
-"""Options that belong to one engine, in that engine's own words: llama-server's flags, Ollama's parameters."""
+"""Options that belong to one engine, in that engine's own words: flags of SGLang, TGI, TensorRT-LLM and
+llama-server, Ollama's parameters."""
 
 from __future__ import annotations
 
@@ -25,18 +26,45 @@ _FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
     (("--no-kv-offload", "-nkvo"), None, "The cache in host memory."),
     (("--n-cpu-moe", "-ncmoe"), "N", "Layers whose experts stay in host memory."),
 )
-_NAMES = tuple(flags[0].lstrip("-").replace("-", "_") for flags, _, _ in _FLAGS)
+_SERVERS = "SGLang's, TGI's and TensorRT-LLM's own words"
+# Whole numbers and fractions of three engines; what a word means is the engine's: see docs/commands/estimate.md.
+_SERVER_FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
+    (("--tp-size", "--tp_size"), "N", "SGLang, TensorRT-LLM: GPUs that share each layer."),
+    (("--context-length",), "TOKENS", "SGLang: the longest sequence."),
+    (("--max-running-requests",), "N", "SGLang: requests in a batch at most."),
+    (("--chunked-prefill-size",), "TOKENS", "SGLang: prompt tokens of a step at most."),
+    (("--mem-fraction-static",), "FRACTION", "SGLang: weights and pool, of what is free at start."),
+    (("--cuda-graph-max-bs",), "N", "SGLang: the largest batch with a CUDA graph."),
+    (("--disable-cuda-graph",), None, "SGLang: no CUDA graphs."),
+    (("--page-size",), "TOKENS", "SGLang: tokens of a page."),
+    (("--num-shard",), "N", "TGI: GPUs that share each layer."),
+    (("--max-input-tokens", "--max-input-length"), "TOKENS", "TGI: the longest prompt."),
+    (("--max-total-tokens",), "TOKENS", "TGI: the longest sequence. SGLang: tokens of the pool at most."),
+    (("--max-batch-prefill-tokens",), "TOKENS", "TGI: prompt tokens of a batch, which the warm-up prefills."),
+    (("--max-concurrent-requests",), "N", "TGI: requests at once."),
+    (("--cuda-memory-fraction",), "FRACTION", "TGI: share of the card, others' memory included."),
+    (("--quantize",), "METHOD", "TGI: awq, gptq, fp8 ..."),
+    (("--lora-adapters",), "LIST", "TGI: adapters, as LORA_ADAPTERS lists them."),
+    (("--max-seq-len", "--max_seq_len"), "TOKENS", "TensorRT-LLM: the longest sequence."),
+    (("--max-batch-size", "--max_batch_size"), "N", "TensorRT-LLM: requests in a batch at most."),
+    (("--max-num-tokens", "--max_num_tokens"), "TOKENS", "TensorRT-LLM: tokens of a step at most."),
+    (("--free-gpu-memory-fraction", "--kv_cache_free_gpu_memory_fraction"), "FRACTION",
+     "TensorRT-LLM: the pool's share of what is free after weights and graphs."),
+    (("--tokens-per-block",), "TOKENS", "TensorRT-LLM: tokens of a block."),
+)  # fmt: skip
+_NAMES = tuple(flags[0].lstrip("-").replace("-", "_") for flags, _, _ in (*_FLAGS, *_SERVER_FLAGS))
 
 
 def with_own_options(function: Any) -> Any:
     """Every option above, in reading order, and --set."""
     help_text = "A Modelfile parameter or a variable of its environment: num_ctx=8192, OLLAMA_NUM_PARALLEL=4."
     function = option(_OLLAMA, "--set", "words", multiple=True, metavar="NAME=VALUE", help=help_text)(function)
-    for flags, metavar, about in reversed(_FLAGS):
+    sections = [(_SERVERS, one) for one in _SERVER_FLAGS] + [(_LLAMA, one) for one in _FLAGS]
+    for section, (flags, metavar, about) in reversed(sections):
         if metavar is None:
-            function = option(_LLAMA, *flags, is_flag=True, help=about)(function)
+            function = option(section, *flags, is_flag=True, help=about)(function)
         else:
-            function = option(_LLAMA, *flags, metavar=metavar, help=about)(function)
+            function = option(section, *flags, metavar=metavar, help=about)(function)
     return function
 
 

@@ -16,9 +16,13 @@ from cotenant.engines.ollama import OLLAMA
 from cotenant.engines.ollama import options_from as ollama_options
 from cotenant.engines.rules import EngineRules
 from cotenant.engines.sglang import SGLANG
+from cotenant.engines.sglang import WORDS as SGLANG_WORDS
 from cotenant.engines.tensorrt_llm import TENSORRT_LLM
+from cotenant.engines.tensorrt_llm import WORDS as TENSORRT_LLM_WORDS
 from cotenant.engines.tgi import TGI
+from cotenant.engines.tgi import WORDS as TGI_WORDS
 from cotenant.engines.vllm import VLLM
+from cotenant.engines.words import Words, common_options, word_for
 from cotenant.errors import InputError, UnknownEngineError
 
 ENGINES: tuple[EngineRules, ...] = (VLLM, SGLANG, TGI, TENSORRT_LLM, LLAMA_CPP, OLLAMA)
@@ -51,9 +55,30 @@ def own_options(engine: EngineRules, words: Mapping[str, Any]) -> LlamaCppOption
         return None
     read = _OWN_OPTIONS.get(engine.name)
     if read is None:
-        told, owners = ", ".join(words), ", ".join(_OWN_OPTIONS)
+        told, owners = ", ".join(words), ", ".join((*_WORDS, *_OWN_OPTIONS))
         raise InputError(f"{told}: not options of {engine.title}", hint=f"words of its own have {owners}")
     return read(words)
+
+
+_WORDS: Mapping[str, Words] = {
+    SGLANG.name: SGLANG_WORDS,
+    TGI.name: TGI_WORDS,
+    TENSORRT_LLM.name: TENSORRT_LLM_WORDS,
+}
+"""Engines whose own words all mean one of the common settings."""
+
+
+def read_words(engine: EngineRules, words: Mapping[str, Any]) -> tuple[dict[str, Any], LlamaCppOptions | None]:
+    """(common options, options of its own) that an engine's own words mean. Raises as `own_options`."""
+    known = _WORDS.get(engine.name)
+    if known is None or not words:
+        return {}, own_options(engine, words)
+    return common_options(engine.title, known, words), None
+
+
+def own_word(engine: str, field: str) -> str:
+    """What the engine of that id calls a common setting."""
+    return word_for(_WORDS.get(engine, {}), field)
 
 
 def engine_names() -> tuple[str, ...]:

@@ -129,6 +129,7 @@ class ProfileRules:
     resident_logit_bytes: float = 0.0
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False
+    run: str = "profile run"  # what makes it reach that
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,18 @@ _REQUESTS = 2048  # max_running_requests, until a pool of more than four longest
 _STATES = 3  # of every running request with the radix cache on (model_runner_kv_cache_mixin.py)
 
 
+WORDS = {
+    "tp_size": "tensor_parallel_size", "tp": "tensor_parallel_size", "pp_size": "pipeline_parallel_size",
+    "context_length": "max_model_len", "max_running_requests": "max_num_seqs",
+    "chunked_prefill_size": "max_num_batched_tokens", "mem_fraction_static": "gpu_memory_utilization",
+    "max_total_tokens": "kv_cache_tokens", "page_size": "block_size", "cuda_graph_max_bs": "max_graph_batch",
+    "cuda_graph_max_bs_decode": "max_graph_batch", "disable_cuda_graph": "enforce_eager", "dtype": "dtype",
+    "kv_cache_dtype": "kv_cache_dtype", "quantization": "quantization", "max_loras_per_batch": "max_loras",
+    "lora_paths": "max_loras", "max_lora_rank": "max_lora_rank",
+}  # fmt: skip
+"""Its options -> the common settings."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sglang:
     """The rules of SGLang."""
@@ -145,7 +157,9 @@ def _rules(release: _Release) -> MemoryRules:
             state_blocks=_STATES,
             own_windows=_own_windows(release),
         ),
-        profile=ProfileRules(logit_bytes=10.0, logit_bytes_low=6.0, logit_bytes_small=10.0, compiled=False),
+        profile=ProfileRules(
+            logit_bytes=10.0, logit_bytes_low=6.0, logit_bytes_small=10.0, compiled=False, run="a full prefill"
+        ),
         runtime=RuntimeRules(
             context_in_budget=False,
             communicators_in_budget=False,

@@ -47,6 +47,17 @@ _Release = tuple[int, ...]
 _LIBRARIES = Interval(300 * MIB, 1500 * MIB, 2600 * MIB)
 
 
+WORDS = {
+    "tp_size": "tensor_parallel_size", "pp_size": "pipeline_parallel_size", "max_seq_len": "max_model_len",
+    "max_batch_size": "max_num_seqs", "max_num_tokens": "max_num_batched_tokens",
+    "kv_cache_free_gpu_memory_fraction": "gpu_memory_utilization",
+    "free_gpu_memory_fraction": "gpu_memory_utilization", "max_tokens": "kv_cache_tokens",
+    "tokens_per_block": "block_size", "kv_cache_dtype": "kv_cache_dtype", "max_loras": "max_loras",
+    "max_lora_rank": "max_lora_rank",
+}  # fmt: skip
+"""Its options, and the fields of kv_cache_config -> the common settings."""
+
+
 @dataclass(frozen=True, slots=True)
 class TensorRtLlm:
     """The rules of TensorRT-LLM."""
@@ -157,7 +168,11 @@ def _rules(release: _Release) -> MemoryRules:
             printed=Printed.TOKENS,
         ),
         profile=ProfileRules(
-            logit_bytes=6.0, logit_bytes_low=4.0, logit_bytes_small=6.0, compiled=release >= (0, 17)
+            logit_bytes=6.0,
+            logit_bytes_low=4.0,
+            logit_bytes_small=6.0,
+            compiled=release >= (0, 17),
+            run="dummy prompts",
         ),
         runtime=RuntimeRules(
             context_in_budget=True,

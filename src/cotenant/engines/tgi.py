@@ -44,6 +44,24 @@ _CONCURRENT = 128  # max_concurrent_requests
 _FALLBACK_TOKENS = 16000  # max_batch_total_tokens where nothing is measured (router/src/main.rs)
 
 
+WORDS = {
+    "num_shard": "tensor_parallel_size",
+    "max_total_tokens": "max_model_len",
+    "max_input_tokens": "max_input_tokens",
+    "max_input_length": "max_input_tokens",
+    "max_batch_prefill_tokens": "max_num_batched_tokens",
+    "max_concurrent_requests": "max_num_seqs",
+    "cuda_memory_fraction": "gpu_memory_utilization",
+    "max_batch_total_tokens": "kv_cache_tokens",
+    "dtype": "dtype",
+    "kv_cache_dtype": "kv_cache_dtype",
+    "quantize": "quantization",
+    "lora_adapters": "max_loras",
+    "max_lora_rank": "max_lora_rank",
+}
+"""Its options -> the common settings; `lora_adapters` (LORA_ADAPTERS) counts its list."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tgi:
     """The rules of Text Generation Inference."""
@@ -181,6 +199,7 @@ def _profile_rules(release: _Release) -> ProfileRules:
         compiled=False,
         prompt_logit_bytes=prompts,
         gathered_logits=True,
+        run="warm-up",
     )
 
 

@@ -83,11 +83,11 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     low, high = _doubts(model, least, text, sampler > layer)
     images = encoder_run(model, tokens, settings.tensor_parallel_size)
     if images is None:
-        return Term(Interval(round(low), round(text), round(high)), f"profile run: {what}")
+        return Term(Interval(round(low), round(text), round(high)), f"{rules.run}: {what}")
     value = max(text + images.kept, images.peak)
     what += "; the vision encoder's images are known only roughly"
     most = max(high, value) + images.doubt * images.peak
-    return Term(Interval(round(low), round(value), round(most)), f"profile run: {what}")
+    return Term(Interval(round(low), round(value), round(most)), f"{rules.run}: {what}")
 
 
 def _prompt_logits(model: ModelSpec, tokens: int, settings: EngineSettings, rules: ProfileRules) -> float:

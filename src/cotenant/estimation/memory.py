@@ -308,7 +308,7 @@ def _checks(
         checks.append(Check("loading its weights", rank.load_peak, free, "left on the card"))
         if stage.first:
             checks.append(_warm_up_check(memory, stage, free))
-        if memory.layout.groups:
+        if memory.layout.groups and not (demand is None and _holds_something(memory, stage, number)):
             checks.append(_pool_check(memory, cache, stage, number, demand))
         checks.append(_card_check(memory, stage, rank, free))
     return checks
@@ -327,16 +327,22 @@ def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, fr
     return Check(f"{engine.title}'s budget of {share:g} of the card", asked, free, "free at start", hint)
 
 
+def _holds_something(memory: ReplicaMemory, stage: StageMemory, number: int) -> bool:
+    """Whether an engine that asks for no more has room for a first block, beyond doubt."""
+    return not memory.rules.pool.holds_longest and stage.room.low >= memory.layout.block_bytes[number]
+
+
 def _pool_check(
     memory: ReplicaMemory, cache: KvCacheEstimate, stage: StageMemory, number: int, demand: Demand | None
 ) -> Check:
     length = memory.settings.max_model_len or 1
     blocks = memory.layout.sequence_blocks(length, memory.settings.max_num_batched_tokens or 1)
     what = f"the KV cache of one sequence of {length:,} tokens"
+    least = cache.minimum_bytes
     if not memory.rules.pool.holds_longest:
-        blocks, what = 1, "the first block of the KV cache"
+        blocks, what, least = 1, "the first block of the KV cache", 0
     need = blocks * memory.layout.block_bytes[number]
-    if demand is not None and demand.kv_needed_bytes > cache.minimum_bytes:
+    if demand is not None and demand.kv_needed_bytes > least:
         size = memory.layout.block_bytes
         need = -(-demand.kv_needed_bytes // size[0]) * size[number]
         what = "the traffic's KV cache"
