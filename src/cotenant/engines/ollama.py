@@ -25,9 +25,8 @@ from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
-from cotenant.engines.llama_cpp.buffers import allocation
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
-from cotenant.engines.llama_cpp.engine import LLAMA_CPP, resolved
+from cotenant.engines.llama_cpp.engine import LLAMA_CPP, allocate, resolved
 from cotenant.engines.llama_cpp.options import cache_type, read_words, switch, whole
 from cotenant.engines.rules import Allocation, ExpertPadding, MemoryRules, ProfileRules, TensorBytes
 from cotenant.errors import UnsupportedError
@@ -193,14 +192,14 @@ def _build(release: tuple[int, ...]) -> BuildRules:
 def _rules(release: tuple[int, ...]) -> MemoryRules:
     build = _build(release)
 
-    def allocate(
+    def buffers(
         model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
     ) -> Allocation:
         if not runs_itself(model, release):
-            return allocation(model, gpu, settings, tensors, build=build)
-        return _doubted(allocation(model, gpu, settings, tensors, build=replace(build, capped_outputs=True)))
+            return allocate(model, gpu, settings, tensors, build=build)
+        return _doubted(allocate(model, gpu, settings, tensors, build=replace(build, capped_outputs=True)))
 
-    return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=allocate)
+    return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=buffers)
 
 
 def runs_itself(model: ModelSpec, release: tuple[int, ...]) -> bool:

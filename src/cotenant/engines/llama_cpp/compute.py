@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind
 from cotenant.engines.llama_cpp.ggml import Graph, Tensor, buffer_bytes
@@ -55,6 +56,7 @@ class Part:
     head_copy_bytes: int = 0  # the output layer, where it is copied over from the host
 
 
+@lru_cache(maxsize=512)
 def compute_bytes(
     shape: GraphShape, reserve: Reserve, part: Part, *, alignment: int = 128, copies: int = 1
 ) -> int:

@@ -17,16 +17,17 @@ from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
-from cotenant.engines.llama_cpp.buffers import allocation
 from cotenant.engines.llama_cpp.builds import NEWEST, OLDEST, BuildRules, build_rules
 from cotenant.engines.llama_cpp.cache import TYPES, cells
 from cotenant.engines.rules import (
+    Allocation,
     CacheRules,
     Capacity,
     ExpertPadding,
     MemoryRules,
     ProfileRules,
     RuntimeRules,
+    TensorBytes,
 )
 from cotenant.errors import UnsupportedError
 
@@ -99,6 +100,20 @@ class LlamaCpp:
 LLAMA_CPP = LlamaCpp()
 
 
+def allocate(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    tensors: Sequence[TensorBytes],
+    *,
+    build: BuildRules,
+) -> Allocation:
+    """Every buffer of one server of that build; the graphs' own modules are imported when they are needed."""
+    from cotenant.engines.llama_cpp.buffers import allocation
+
+    return allocation(model, gpu, settings, tensors, build=build)
+
+
 @lru_cache(maxsize=256)
 def _rules(build: BuildRules) -> MemoryRules:
     return MemoryRules(
@@ -108,7 +123,7 @@ def _rules(build: BuildRules) -> MemoryRules:
         runtime=_NO_RUNTIME,
         has_cache_bytes=False,
         adapters_on_vocabulary=False,
-        allocate=partial(allocation, build=build),
+        allocate=partial(allocate, build=build),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
 
@@ -78,6 +79,7 @@ _LOW_RANK = ("q_a_proj", "attn_q_a")
 _GROUPED = ("deepseek", "kimi", "glm")  # experts chosen group by group where the router has groups
 
 
+@lru_cache(maxsize=32)
 def graph_shape(model: ModelSpec) -> GraphShape:
     """The shape of the model's graph; a part that the spec does not tell is left out (width 0)."""
     by_layer = _by_layer(model)
