@@ -12,7 +12,8 @@ from cotenant import load_fleet, plan
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan
 from cotenant.planning.check import find_faults
-from cotenant.planning.solve import plan_fleet, reestimate
+from cotenant.planning.launch import reestimate
+from cotenant.planning.solve import plan_fleet
 from cotenant.units import GIB
 from tests.planning.fleets import fleet, small, trio
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from cotenant.catalogue.quantization import find_format
+from cotenant.domain.demand import Demand
+from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Naive
+from cotenant.engines import find_engine
 from cotenant.errors import UnsupportedError
+from cotenant.estimation.kv_cache import cache_layout
+from cotenant.estimation.memory import estimate_memory
 from cotenant.units import format_bytes
 
 SLOTS = 16
@@ -72,3 +79,34 @@ def _sentence(request: ModelRequest, offer: GpuOffer, number: int, estimate: Est
         f"{number} x {offer.gpu.name}: {format_bytes(weights)} of FP16 weights, {format_bytes(cache)} of KV for "
         f"{SLOTS} x {context:,} tokens"
     )
+
+
+def usual_of(fleet: Fleet) -> Usual:
+    """The estimate of the usual sizing: 16 bits, the model's whole context times 16 slots."""
+
+    def usual(request: ModelRequest, offer: GpuOffer, tensor: int, pipeline: int) -> Estimate:
+        engine, version = find_engine(request.engine)
+        model = request.model if not request.model.quantization else replace(request.model, stored_bytes=None)
+        length = request.model.max_model_len
+        slots = Demand(
+            max_model_len=length, max_model_len_is_minimum=False, refused_share=0.0, max_num_seqs=SLOTS,
+            mean_in_service=SLOTS, in_service_p999=SLOTS, kv_needed_tokens=length * SLOTS, kv_needed_bytes=0,
+            kv_minimum_bytes=0, kv_worst_case_bytes=0, overflow=fleet.kv_overflow, busy=1.0,
+        )  # fmt: skip
+        settings = EngineSettings(
+            tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, max_model_len=length, max_num_seqs=SLOTS
+        )  # fmt: skip
+        try:
+            resolved = engine.resolve(model, offer.gpu, settings, version)
+        except UnsupportedError:  # no pipeline stages there: all of the cards share each layer
+            settings = replace(settings, tensor_parallel_size=tensor * pipeline, pipeline_parallel_size=1)
+            resolved = engine.resolve(model, offer.gpu, settings, version)
+        layout = cache_layout(model, resolved, engine.rules(version).cache)
+        sized = layout.groups and engine.rules(version).allocate is None  # else its slots are its pool
+        pool = SLOTS * layout.sequence_bytes(length, resolved.max_num_batched_tokens or 1) if sized else None
+        return estimate_memory(
+            model, offer.gpu, replace(settings, kv_cache_memory_bytes=pool), engine=engine, version=version,
+            format=find_format("fp16" if model.dtype in ("fp16", "float16") else "bf16"), demand=slots,
+        )  # fmt: skip
+
+    return usual

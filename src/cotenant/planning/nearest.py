@@ -19,7 +19,7 @@ from cotenant.planning.problem import Loads, Refusal
 from cotenant.units import format_gib, format_percent, format_price
 
 if TYPE_CHECKING:
-    from cotenant.planning.solve import Solved
+    from cotenant.planning.solved import Solved
 
 Feasible = Callable[[Fleet], bool]
 _REMEDIES = 4  # a reader wants a way out, not a catalogue

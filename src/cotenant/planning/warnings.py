@@ -10,7 +10,7 @@ from cotenant.planning.problem import Candidate
 from cotenant.units import format_bytes, format_price, format_seconds
 
 if TYPE_CHECKING:
-    from cotenant.planning.solve import Solved
+    from cotenant.planning.solved import Solved
 
 
 def warnings_of(solved: Solved) -> tuple[str, ...]:

@@ -1,0 +1,80 @@
+"""How a planned replica is told to its engine, and what it takes: alone, beside others, and asked afresh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.plan import ReplicaPlan
+from cotenant.engines import find_engine
+from cotenant.estimation.inverse import beside
+from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.served_format import ServedFormat, served_format
+from cotenant.planning.assembly import Command, Settle
+from cotenant.planning.problem import Candidate
+
+
+def served_as(request: ModelRequest, name: str, gpu: GpuSpec) -> ServedFormat:
+    """The format called `name` as the request's engine serves it on that card."""
+    engine, version = find_engine(request.engine)
+    loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
+    return served_format(loaded, name, gpu, engine=engine, version=version)
+
+
+def settle_of(fleet: Fleet) -> Settle:
+    """A candidate beside those that start before it: as it was, unless its engine counts what they hold."""
+
+    def settle(request: ModelRequest, candidate: Candidate, earlier_bytes: int) -> Estimate:
+        engine, version = find_engine(request.engine)
+        offer, alone = fleet.gpus[candidate.offer], candidate.estimate
+        if not earlier_bytes or engine.rules(version, offer.gpu).allocate is not None:
+            return alone
+        served = served_as(request, candidate.format, offer.gpu)
+        memory = replica_memory(
+            request.model, offer.gpu, alone.settings, engine=engine, version=version, format=served.format,
+            used_bytes=offer.used_bytes,
+        )  # fmt: skip
+        settings = beside(memory, earlier_bytes)
+        if settings == alone.settings:
+            return alone
+        return estimate_memory(
+            request.model, offer.gpu, settings, engine=engine, version=version, format=served.format,
+            used_bytes=offer.used_bytes + earlier_bytes, demand=candidate.demand, model_path=candidate.checkpoint,
+        )  # fmt: skip
+
+    return settle
+
+
+def command_of(fleet: Fleet) -> Command:
+    """The engine's argument vector for a candidate, from its typed settings."""
+
+    def command(
+        request: ModelRequest, candidate: Candidate, settings: EngineSettings, port: int
+    ) -> tuple[str, ...]:
+        engine, version = find_engine(request.engine)
+        served = served_as(request, candidate.format, fleet.gpus[candidate.offer].gpu)
+        return engine.arguments(
+            settings, version=version, model_path=candidate.checkpoint, port=port,
+            quantization=served.format.engine_flag, served_name=request.name, adapters=request.adapters,
+        )  # fmt: skip
+
+    return command
+
+
+def reestimate(fleet: Fleet) -> Callable[[ModelRequest, ReplicaPlan], Estimate]:
+    """A fresh estimate of a planned replica, from what the plan says of it alone."""
+
+    def fresh(request: ModelRequest, replica: ReplicaPlan) -> Estimate:
+        engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
+        offer = fleet.gpus[replica.devices[0].offer]
+        served = served_as(request, replica.quantization, offer.gpu)
+        return estimate_memory(
+            request.model, offer.gpu, replica.settings, engine=engine, version=version, format=served.format,
+            used_bytes=offer.used_bytes + replica.beside_bytes, model_path=replica.checkpoint,
+        )  # fmt: skip
+
+    return fresh

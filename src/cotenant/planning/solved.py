@@ -1,0 +1,111 @@
+"""The search: candidates of every model, the cards, and the best placement on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from cotenant.domain.fleet import Fleet
+from cotenant.planning.candidates import Ways, all_ways
+from cotenant.planning.cards import cards_of
+from cotenant.planning.greedy import place_greedily
+from cotenant.planning.placing import place_exactly
+from cotenant.planning.problem import Candidate, Placement, Problem
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """A fleet with everything that was found on the way to its placement.
+
+    `calm` is the placement in which every SLO also holds beside busy neighbours, where there is one.
+    """
+
+    fleet: Fleet
+    ways: tuple[Ways, ...]
+    problem: Problem
+    placement: Placement
+    calm: Placement | None
+    feasible: bool
+
+
+def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
+    """The placement of a fleet: of all its models where they fit, of as many as possible where they do not.
+
+    SLOs are held against each model alone. Of placements that cost the same, one in which they also hold beside
+    busy neighbours is taken; where that would cost more, the plan warns and says how much.
+    """
+    ways = all_ways(fleet)
+    problem = problem_of(fleet, [each.candidates for each in ways])
+    progress("packing")
+    strict = place_exactly(problem)
+    relaxed = replace(problem, contention=False)
+    if strict is not None and strict.proven and not _tight(strict):
+        cheapest = strict
+    else:
+        cheapest = place_exactly(relaxed) or strict  # type: ignore[assignment]
+    if cheapest is None:
+        most = place_exactly(relaxed, optional=True) or Placement((), 0.0, 0.0, None, proven=False)
+        return Solved(fleet, ways, relaxed, most, None, feasible=False)
+    if strict is not None and strict.objective_value <= cheapest.objective_value + 1e-6:
+        bound = min(cheapest.lower_bound, strict.objective_value)
+        strict = replace(strict, lower_bound=bound, gap=cheapest.gap, proven=cheapest.proven)
+        return Solved(fleet, ways, problem, strict, strict, feasible=True)
+    return Solved(fleet, ways, relaxed, cheapest, strict, feasible=True)
+
+
+def _tight(placement: Placement) -> bool:
+    """Whether contention could have made it dearer: any SLO at all."""
+    return any(assignment.candidate.slack != inf for assignment in placement.assignments)
+
+
+def is_feasible(fleet: Fleet) -> bool:
+    """Whether every model of the fleet finds a place."""
+    ways = all_ways(fleet)
+    problem = replace(problem_of(fleet, [each.candidates for each in ways]), contention=False)
+    return all(problem.candidates) and place_exactly(problem) is not None
+
+
+def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
+    """Candidates, cards and wishes; the shop cut to what the greedy plan's cost buys."""
+    candidates = tuple(map(tuple, ways))
+    index = {request.name: number for number, request in enumerate(fleet.models)}
+    problem = Problem(
+        names=tuple(request.name for request in fleet.models),
+        candidates=candidates,
+        cards=cards_of(fleet, candidates),
+        apart=frozenset(
+            frozenset((number, index[other]))
+            for number, request in enumerate(fleet.models)
+            for other in request.apart_from
+            if other in index
+        ),
+        alone=frozenset(
+            number for number, request in enumerate(fleet.models) if "co-resident" not in request.sharing
+        ),
+        pins={
+            number: frozenset(request.pin_gpus) for number, request in enumerate(fleet.models) if request.pin_gpus
+        },
+        objective=fleet.objective,
+        priorities=tuple(request.priority for request in fleet.models),
+    )
+    greedy = place_greedily(problem)
+    if not problem.priced or len(greedy.placed) < len(fleet.models):
+        return problem
+    return replace(problem, cards=cards_of(fleet, candidates, budget=greedy.objective_value))
+
+
+def forced_of(solved: Solved) -> Callable[[Candidate], Placement | None] | None:
+    """What the plan would be, were one model served in another way; None where not all models have a place."""
+    if not solved.feasible:
+        return None
+
+    def forced(other: Candidate) -> Placement | None:
+        ways = [
+            (other,) if number == other.request else each.candidates for number, each in enumerate(solved.ways)
+        ]
+        return place_exactly(replace(problem_of(solved.fleet, ways), contention=solved.problem.contention))
+
+    return forced
