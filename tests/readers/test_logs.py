@@ -302,6 +302,27 @@ def test_an_indexer_has_a_cache_of_its_own() -> None:
     assert [f.value for f in found.every("kv_buffer_mib", "indexer")] == [3000.0]
 
 
+def test_sglang_prints_its_pools_in_several_ways() -> None:
+    found = one(
+        "[2026-02-26 05:35:08 TP0] Using KV cache dtype: torch.float8_e4m3fn\n"
+        "[2026-02-26 05:35:08 TP7] KV Cache is allocated. #tokens: 3262823, KV size: 186.77 GB\n"
+        "[2026-02-26 05:35:09 TP0] Capture decode CUDA graph end. elapsed=0.78 s, mem usage=0.12 GB, avail mem=0.5 GB.\n"
+    )
+    assert values(found, "kv_cache_tokens", "available_kv_gib", "cudagraph_gib") == [3262823, 186.77, 0.12]
+    assert found.settings["kv_cache_dtype"] == "float8_e4m3fn"
+    jetson = one("[2026-05-14 10:55:40 TP0] KV Cache is allocated. K size: 4.41 GB, V size: 4.41 GB.\n")
+    assert values(jetson, "sglang_k_gib", "sglang_v_gib", "available_kv_gib") == [4.41, 4.41, 8.82]
+
+
+def test_tgi_refuses_a_total_that_its_pool_cannot_hold() -> None:
+    found = one(
+        "WARN text_generation_router: Inferred max batch total tokens: 19056\n"
+        'Error: ArgumentValidation("`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 32768 and 19056")\n'
+    )
+    assert found.failures[0].kind == "pool_below_one_sequence"
+    assert found.failures[0].figures == {"needed_kv_seq_len": 32768, "kv_cache_tokens": 19056}
+
+
 def test_an_old_tensorrt_llm() -> None:
     found = one(
         "[TensorRT-LLM][INFO] Allocate 69524783104 bytes for k/v cache. \n"

@@ -29,6 +29,9 @@ _FORMATS = {
     "awq": "awq-int4", "awq_marlin": "awq-int4", "gptq": "gptq-int4", "gptq_marlin": "gptq-int4", "fp8": "fp8",
     "bitsandbytes": "bnb-nf4", "mxfp4": "mxfp4", "modelopt_fp4": "nvfp4", "Gptq": "gptq-int4", "Awq": "awq-int4",
 }  # fmt: skip
+_CACHE_DTYPES = {
+    "bfloat16": "auto", "float16": "auto", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2",
+}  # fmt: skip
 _ALIKE = 0.06  # a printed capacity this near to a card's is that card's
 _OWN_CONTEXT_BYTES = 450 * MIB  # of what is not free at start, the engine's own CUDA context
 _OTHERS_BYTES = 2**30  # less than this missing at start is the driver's and the context's
@@ -67,8 +70,9 @@ def _question(
     found: Measurement, model: LoadedModel, card: GpuSpec, used: int, assumed: list[str]
 ) -> Question | None:
     options = {name: found.settings[name] for name in _OPTIONS if name in found.settings}
-    if options.get("kv_cache_dtype") in ("bfloat16", "float16"):
-        options["kv_cache_dtype"] = "auto"
+    if "kv_cache_dtype" in options:
+        said = str(options["kv_cache_dtype"])
+        options["kv_cache_dtype"] = _CACHE_DTYPES.get(said, said)
     length = found.value("needed_kv_seq_len") or found.value("max_concurrency_len")
     if length:
         options.setdefault("max_model_len", int(length))

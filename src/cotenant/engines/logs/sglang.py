@@ -45,10 +45,11 @@ SGLANG = EngineLog(
             r"Load weight end.*?(?:mem usage=(?P<weights_gib><N>) GB|\((?P<weights_gib_2><N>) GB of weights\))",
             anchor="avail mem=",
         ),
+        LogLine("Using KV cache dtype", r"KV cache dtype: torch\.(?P<kv_cache_dtype>\w+)"),
         LogLine(
             "KV Cache is allocated",
-            r"#tokens: (?P<kv_cache_tokens><N>)(?:, K(?: size:)? (?P<sglang_k_gib><N>) GB, V(?: size:)? "
-            r"(?P<sglang_v_gib><N>) GB|, KV size: (?P<available_kv_gib><N>) GB)?",
+            r"allocated\.(?:.{0,40}?#tokens: (?P<kv_cache_tokens><N>))?"
+            r"(?:.{0,20}?K(?: size:)? (?P<sglang_k_gib><N>) GB, V(?: size:)? (?P<sglang_v_gib><N>) GB|, KV size: (?P<available_kv_gib><N>) GB)?",
         ),
         LogLine(
             "Physical KV Cache limits",
@@ -61,7 +62,7 @@ SGLANG = EngineLog(
         ),
         LogLine("SWAKVPool mem usage", r"SWAKVPool mem usage: (?P<available_kv_gib><N>) GB"),
         LogLine("Memory pool end", r"Memory pool end\. avail mem=(?P<left_gib><N>) GB", anchor="avail mem="),
-        LogLine("Capture cuda graph end", r"mem usage=(?P<cudagraph_gib><N>) GB"),
+        LogLine("graph end", r"Capture (?:\w+ ){0,4}graph end.{0,80}?mem usage=(?P<cudagraph_gib><N>) GB"),
         LogLine("graphs (`elapsed=", r"graphs \(`elapsed=[\d.]+ s, mem usage=(?P<cudagraph_gib><N>) GB"),
         LogLine("max_total_num_tokens=", r"max_total_num_tokens=(?P<kv_cache_tokens_last><N>)", keys=_KEYS),
         LogLine("max_running_requests=", keys=_KEYS),

@@ -39,6 +39,12 @@ TGI = EngineLog(
         LogLine("MAX_BATCH_PREFILL_TOKENS", r"MAX_BATCH_PREFILL_TOKENS[ =](?P<max_num_batched_tokens><N>)"),
         LogLine("Setting max batch total tokens", r"total tokens to (?P<kv_cache_tokens><N>)"),
         LogLine("Setting max batch total tokens", r"total tokens to \S+", ready=True),
+        LogLine("Inferred max batch total tokens", r"total tokens: (?P<kv_cache_tokens><N>)"),
+        LogLine(
+            "must be <= `max_batch_total_tokens`",
+            r"Given: (?P<needed_kv_seq_len><N>) and (?P<kv_cache_tokens><N>)",
+            failure="pool_below_one_sequence",
+        ),
         LogLine("does not support automatic max batch total tokens", r"(?P<fallback>automatic)"),
         LogLine("KV-cache blocks:", r"KV-cache blocks: (?P<gpu_blocks><N>), size: (?P<block_size><N>)"),
         LogLine(

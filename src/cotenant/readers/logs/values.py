@@ -26,6 +26,7 @@ _LABELS = (
     "file_type",
 )
 _SETTINGS = ("gpu_memory_utilization", "block_size", "max_num_batched_tokens")
+_WORDS_OF_LINES = ("kv_cache_dtype",)
 _LARGEST = 1e18
 _BEFORE, _AFTER = 600, 1400  # characters around a needle
 
@@ -58,6 +59,7 @@ def read_line(line: LogLine, text: str) -> LineValues | None:
     facts = {name: groups[name] for name in FACTS if name in groups}
     figures, settings = _figures(groups), _settings(line, text)
     settings |= {name: setting(figures.pop(name).text) for name in _SETTINGS if name in figures}
+    settings |= {name: setting(groups[name]) for name in _WORDS_OF_LINES if name in groups}
     if "model" in settings:
         facts.setdefault("model", str(settings.pop("model")))
     return LineValues(figures, facts, settings, labels | _section(labels))
