@@ -52,24 +52,27 @@ smaller together, because eight requests even out better than two times four. Fr
 vLLM reserves a slot for each adapter: matrices of the largest rank on every linear layer and on the vocabulary,
 whatever the adapter changes: {gib(_slot(on_vocabulary=True), 3)} here.
 
-## As Text Generation Inference is set up
+## Text Generation Inference ({planned("adapters/tgi-like-shared").replicas[0].engine_version})
 
 {_compared("tgi-like")}
 
-Every slot may hold `max_total_tokens`, as a budget for TGI counts it: {equation(*_pool())} bytes
-of cache, together or apart. What is saved is the second base and the second process.
+Every slot may hold `max_total_tokens`: {equation(*_pool())} bytes
+of cache, together or apart; what the pool has above that covers the doubt of the other terms. What is saved is the
+second base and the second warm-up. From
+[tgi-like-shared.yaml](../examples/adapters/tgi-like-shared.yaml) and
+[tgi-like-apart.yaml](../examples/adapters/tgi-like-apart.yaml):
 
-The bytes above are counted by the rules of vLLM; Cotenant has no rules for TGI yet. What TGI does otherwise, by
-its source (`server/text_generation_server`, 3.3):
+{_commands("tgi-like-shared")}
+{_commands("tgi-like-apart")}
 
-- Both adapters in one process: `LORA_ADAPTERS=legal,medical` with `--max-input-tokens 3072 --max-total-tokens 4096
-  --max-concurrent-requests 8`. Of each adapter it holds the matrices that its file has, in the model's type, with
-  the rank padded (`adapters/lora.py`): {equation(*_file())} bytes for all linear layers. vLLM's
-  slots on the vocabulary are not there.
-- Its pool is not sized from these arguments: after a warm-up it gives all that is left to the cache, times
-  `--cuda-memory-fraction`. Two processes on one card each need a fraction of their own; the second fails without.
-- The warm-up prefills `--max-batch-prefill-tokens` and computes logits for all of them:
-  {equation(*_logits())} bytes with {PREFILL:,} tokens, in each process.
+- Both adapters in one process: `--lora-adapters` (`LORA_ADAPTERS`). Of each adapter it holds the matrices of the
+  linear layers in the model's type (`adapters/lora.py`): {equation(*_file())} bytes for all of them.
+  vLLM's slots on the vocabulary are not there.
+- Its pool is not sized from these arguments: after a warm-up it gives all that is free to the cache, up to
+  `--cuda-memory-fraction` of the card less a tenth. Memory of other processes counts as its own, so that the
+  second process needs the first one's bytes on top of its own: that is the larger fraction above.
+- Versions before 3.0 compute the logits of all prompt tokens in the warm-up, in each process:
+  {equation(*_logits())} bytes with {PREFILL:,} tokens, and once more for their log-softmax before 2.4.
 """
 
 

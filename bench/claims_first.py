@@ -128,7 +128,7 @@ def _sharing() -> list[Claim]:
         ),
         confirmed(
             "two processes do not share weights, not even those of one file",
-            f"two adapters apart instead of together cost {gib(vllm)} more (vLLM), {gib(tgi)} with TGI-like slots",
+            f"two adapters apart instead of together cost {gib(vllm)} more (vLLM), {gib(tgi)} (TGI)",
             "each process copies the file into its own device memory (docs/adapters.md)",
         ),
     ]
