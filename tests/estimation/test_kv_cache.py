@@ -202,3 +202,14 @@ def test_chunks_that_may_not_be_given_back_are_reserved_whole(gemma_3_27b):
     apart = cache_layout(model, EngineSettings(), CacheRules())
     assert whole.sequence_bytes(131072, 2048) == 131072 * 62 * 2 * 16 * 128 * 2
     assert apart.sequence_bytes(131072, 2048) < whole.sequence_bytes(131072, 2048) / 4
+
+
+def test_decode_context_parallel_multiplies_the_tokens_of_the_same_bytes(deepseek_v3):
+    """Kimi K2 on eight ranks: 70,275 B a token and rank, and eight times the tokens where they share the cache."""
+    alone = cache_layout(deepseek_v3, EngineSettings(tensor_parallel_size=8), CacheRules())
+    shared = EngineSettings(tensor_parallel_size=8, decode_context_parallel_size=8)
+    split = cache_layout(deepseek_v3, shared, CacheRules())
+    assert split.block_bytes == alone.block_bytes
+    assert split.token_bytes() == round(alone.token_bytes() / 8)
+    assert split.tokens_as_printed(100, 131072, 1) == 8 * alone.tokens_as_printed(100, 131072, 1)
+    assert split.sequence_blocks(131072, 1) == alone.sequence_blocks(131072 // 8, 1)

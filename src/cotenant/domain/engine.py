@@ -102,3 +102,4 @@ class EngineSettings:
     max_input_tokens: int | None = None
     max_graph_batch: int | None = None
     speculation: Speculation | None = None
+    decode_context_parallel_size: int = 1  # ranks that share out a sequence's cache instead of each keeping it all

@@ -112,6 +112,7 @@ def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) 
         settings.kv_cache_dtype,
         settings.dtype,
         rejectable(settings),
+        settings.decode_context_parallel_size,
     )
     return _CACHE.get((model, rules), key, lambda: _layout(model, settings, rules))
 
@@ -122,7 +123,9 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
     stages = stage_layers(model.num_layers, settings.pipeline_parallel_size, rules.rest_on_last_stage)
     kinds = [page_group(model, group, settings, block, stages, rules) for group in model.layer_groups]
     groups = [group for group in kinds if group is not None]
-    groups += [index for group in model.layer_groups if (index := index_group(group, block, stages)) is not None]
+    groups += [
+        index for group in model.layer_groups if (index := index_group(group, settings, block, stages)) is not None
+    ]
     if rules.own_pools:
         groups, per_stage = own_pools(groups, rules, len(stages))
         return CacheLayout(tuple(groups), per_stage, rules.printed, rules.batches_in_flight, apart=True)

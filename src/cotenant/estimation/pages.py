@@ -1,4 +1,8 @@
-"""What one layer keeps for a token or a sequence, and the pages that hold it, before they are grouped."""
+"""What one layer keeps for a token or a sequence, and the pages that hold it, before they are grouped.
+
+With decode context parallel a page holds the share of one rank: as many times more tokens of the sequence
+in the same bytes (vLLM, v1/kv_cache_interface.py).
+"""
 
 from __future__ import annotations
 
@@ -82,7 +86,8 @@ def page_group(
     forgets = _forgets(model, rules) and (rules.own_windows is None or model.architecture in rules.own_windows)
     kind = group.kind if forgets or group.kind in KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in FORGETS else None
-    return PageGroup(kind, layers, block, round(block * token), token, window)
+    shared = settings.decode_context_parallel_size if kind in KEEPS_ALL else 1
+    return PageGroup(kind, layers, block * shared, round(block * token), token / shared, window)
 
 
 def _forgets(model: ModelSpec, rules: CacheRules) -> bool:
@@ -96,13 +101,14 @@ def rejectable(settings: EngineSettings) -> int:
     return settings.speculation.tokens if settings.speculation else 0
 
 
-def index_group(group: LayerGroup, block: int, stages: tuple[range, ...]) -> PageGroup | None:
+def index_group(
+    group: LayerGroup, settings: EngineSettings, block: int, stages: tuple[range, ...]
+) -> PageGroup | None:
     """The indexer of sparse attention caches its own keys, in layers of their own."""
     if not group.index_width:
         return None
-    return PageGroup(
-        AttentionKind.LATENT, _counts(group, stages), block, block * group.index_width, float(group.index_width)
-    )
+    shared, width = settings.decode_context_parallel_size, group.index_width
+    return PageGroup(AttentionKind.LATENT, _counts(group, stages), block * shared, block * width, width / shared)
 
 
 def _counts(group: LayerGroup, stages: tuple[range, ...]) -> tuple[int, ...]:

@@ -67,7 +67,8 @@ def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: Run
     key = (
         linked, libraries, settings.data_parallel_size,
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
-        settings.enforce_eager, settings.max_graph_batch, settings.max_model_len if rules.slot_bytes else 0,
+        settings.enforce_eager, settings.speculation and settings.speculation.tokens, settings.max_graph_batch,
+        settings.max_model_len if rules.slot_bytes else 0,
     )  # fmt: skip
     return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries))
 
@@ -107,7 +108,8 @@ def _runtime(
 def graph_count(settings: EngineSettings, rules: RuntimeRules) -> int:
     """Graphs captured: sizes 1, 2, 4, then every 8 up to 256, every 16 up to the largest; a second set for
     decode batches where the version captures both kinds."""
-    seqs = settings.max_num_seqs or 1
+    drafted = settings.speculation.tokens if settings.speculation else 0
+    seqs = (settings.max_num_seqs or 1) * (1 + drafted)  # a decode step computes every proposed token
     largest = min(rules.largest_graph, 2 * seqs, settings.max_graph_batch or rules.largest_graph)
     if rules.graph_sizes:
         return rules.graph_modes * sum(size <= largest for size in rules.graph_sizes)

@@ -15,11 +15,12 @@ _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": Non
 def flags(settings: EngineSettings, release: Release, quantization: str) -> tuple[str, ...]:
     """Flags with a value in a fixed order; numbers as the engine reads them."""
     ranks, stages = settings.tensor_parallel_size, settings.pipeline_parallel_size
-    copies = settings.data_parallel_size
+    copies, shared = settings.data_parallel_size, settings.decode_context_parallel_size
     valued: tuple[tuple[str, object], ...] = (
         ("--tensor-parallel-size", ranks if ranks > 1 else None),
         ("--pipeline-parallel-size", stages if stages > 1 else None),
         ("--data-parallel-size", copies if copies > 1 else None),
+        ("--decode-context-parallel-size", shared if shared > 1 else None),
         ("--dtype", _DTYPES.get(settings.dtype, settings.dtype)),
         ("--quantization", quantization or None),
         ("--kv-cache-dtype", settings.kv_cache_dtype if settings.kv_cache_dtype != "auto" else None),

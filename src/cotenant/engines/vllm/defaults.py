@@ -63,6 +63,12 @@ def refuse(model: ModelSpec, settings: EngineSettings, release: Release) -> None
                     f"vLLM cannot split {group.kv_heads} key-value heads of {model.name} over {ranks} GPUs",
                     hint="one of the two numbers must divide the other",
                 )
+    shared = settings.decode_context_parallel_size
+    if shared > 1 and (release < (0, 10, 2) or ranks % shared or any(g.window for g in model.layer_groups)):
+        raise UnsupportedError(
+            f"vLLM cannot share out the cache of {model.name} over {shared} of {ranks} ranks",
+            hint="from 0.10.2, a divisor of the tensor-parallel size, and no sliding windows",
+        )
     if settings.pipeline_parallel_size > model.num_layers:
         raise UnsupportedError(
             f"{settings.pipeline_parallel_size} pipeline stages are more than the {model.num_layers} layers"
