@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,21 @@ def test_fills_stay_apart_in_ascii() -> None:
     shown = {plain(UnicodeEncodeError("ascii", fill, 0, 1, ""))[0] for fill in FILLS.values()}
     assert len(shown) == len(FILLS)
     assert all(word.isascii() and len(word) == 1 for word in shown)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("arguments", [ESTIMATE, (*ESTIMATE, "--json")], ids=["text", "json"])
+def test_a_full_disk_is_said_in_one_line(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith("error: the answer could not be written: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+@pytest.mark.parametrize("flag", ["", "--json"])
+def test_a_closed_stream_is_no_crash(closed: str, flag: str) -> None:
+    line = f"{shlex.join([*COMMAND, *ESTIMATE])} {flag} {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")

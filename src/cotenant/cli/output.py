@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 FITS, BAD_INPUT, DOES_NOT_FIT = 0, 1, 3
+INTERRUPTED = 130  # what shells expect after Ctrl-C: 128 + SIGINT
 PLAIN_WIDTH = 100  # columns where the output is not a terminal
 
 
@@ -41,10 +42,17 @@ def reports_errors(function: Callable[P, int | None]) -> Callable[P, None]:
             status = BAD_INPUT
         except BrokenPipeError:
             status = _reader_went_away()
+        except KeyboardInterrupt:
+            click.echo("\ninterrupted", err=True)
+            status = INTERRUPTED
+        except OSError as error:
+            status = _not_written(error)
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             status = _reader_went_away()
+        except OSError as error:
+            status = _not_written(error)
         raise SystemExit(status or 0)
 
     return command
@@ -55,6 +63,13 @@ def _reader_went_away() -> int:
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return FITS
+
+
+def _not_written(error: OSError) -> int:
+    """A full disk and its like: readers turn what they meet into refusals, so this is where the answer went."""
+    _reader_went_away()
+    report_error(CotenantError(f"the answer could not be written: {error.strerror or error}"), as_json=False)
+    return BAD_INPUT
 
 
 def report_error(error: CotenantError, *, as_json: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 
 # Our bars and signs in ASCII; every fill of a bar keeps a character of its own.
@@ -24,7 +25,15 @@ def plain(error: UnicodeError) -> tuple[str, int]:
 def never_fail_to_encode() -> None:
     """Let stdout and stderr write any text in whatever encoding they have (ASCII, Windows-1252, UTF-8)."""
     codecs.register_error(_NAME, plain)
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors=_NAME)
+
+
+def _open_closed() -> None:
+    """Give a process that was started without stdout or stderr (`>&-`) somewhere to write."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - open as long as we live
