@@ -49,7 +49,8 @@ SGLANG = EngineLog(
         LogLine(
             "KV Cache is allocated",
             r"allocated\.(?:.{0,40}?#tokens: (?P<kv_cache_tokens><N>))?"
-            r"(?:.{0,20}?K(?: size:)? (?P<sglang_k_gib><N>) GB, V(?: size:)? (?P<sglang_v_gib><N>) GB|, KV size: (?P<available_kv_gib><N>) GB)?",
+            r"(?:.{0,20}?K(?: size:)? (?P<sglang_k_gib><N>) GB, V(?: size:)? (?P<sglang_v_gib><N>) GB"
+            r"|, KV size: (?P<available_kv_gib><N>) GB)?",
         ),
         LogLine(
             "Physical KV Cache limits",
