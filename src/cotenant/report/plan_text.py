@@ -23,7 +23,7 @@ _TERMS = ("weights", "kv_cache", "activations", "runtime")
 def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
     """Write the whole answer, `commands` and warnings included unless told otherwise."""
     owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
-    console.print(_headline(plan), style="bold")
+    _print_indented(_headline(plan), "bold", console, indent=0)
     for gpu in plan.gpus:
         console.print()
         _print_gpu(gpu, owners, console)
@@ -195,9 +195,12 @@ def _print_naive(plan: Plan, console: Console) -> None:
     naive = plan.naive
     console.print()
     cost = f", {naive.cost_ratio:.1f}x the cost" if naive.cost_ratio is not None else ""
-    console.print(
+    _print_indented(
         f"The usual sizing (each model alone, FP16, full context x 16 slots): {naive.cards} x {naive.gpu}, "
-        f"{naive.cards_ratio:.1f}x the cards{cost}"
+        f"{naive.cards_ratio:.1f}x the cards{cost}",
+        "",
+        console,
+        indent=0,
     )
     for name, sentence in naive.by_model.items():
         _print_indented(f"{name}: {sentence}", "dim", console)
