@@ -25,7 +25,7 @@ def command(model: str, as_json: bool) -> int:
         found = anatomy(api.load_model(model))
     if as_json:
         from cotenant.catalogue import VERSION
-        from cotenant.readers.fleet import input_hash
+        from cotenant.readers.input_hash import input_hash
         from cotenant.report.catalogue_document import inspect_document
 
         emit(inspect_document(found, catalogue=VERSION, input_hash=input_hash({"model": model})))

@@ -38,7 +38,7 @@ def command(model: str, gpu: str, engine: str, task: str | None, max_loss: str, 
     matrix = precision_matrix(loaded, card, engine=engine, task=task, max_loss=share)
     if as_json:
         from cotenant.catalogue import VERSION
-        from cotenant.readers.fleet import input_hash
+        from cotenant.readers.input_hash import input_hash
         from cotenant.report.catalogue_document import quantize_document
 
         asked = {"model": model, "gpu": gpu, "engine": engine, "task": task, "max_loss": max_loss}

@@ -6,7 +6,6 @@ The keys are those of docs/fleet-file.md. Structure is checked by `fleet_schema`
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.workload import Trace
 from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
+from cotenant.readers.input_hash import input_hash
 from cotenant.readers.yaml_text import Document, read_document
 
 if TYPE_CHECKING:
@@ -59,12 +59,6 @@ def fleet_json_schema() -> dict[str, Any]:
     from cotenant.readers.fleet_schema import published
 
     return published()
-
-
-def input_hash(value: object) -> str:
-    """sha256 of the canonical JSON of `value`: sorted keys, no spaces."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _fleet(document: Document, load_model: LoadModel, load_trace: LoadTrace, extra: tuple[GpuSpec, ...]) -> Fleet:

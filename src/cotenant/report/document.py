@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cotenant._version import __version__
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate, RankEstimate
 from cotenant.domain.interval import Interval
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, ReplicaPlan
 from cotenant.errors import CotenantError
+
+if TYPE_CHECKING:  # an estimate's document needs no plans
+    from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, ReplicaPlan
 
 Document = dict[str, Any]
 
