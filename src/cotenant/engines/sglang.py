@@ -177,6 +177,7 @@ def _rules(release: _Release) -> MemoryRules:
         pool=PoolRules(base=Base.AT_START, activations_inside=False, of_free=True, holds_longest=False),
         notes=_notes(release),
         share_option="mem_fraction_static",
+        copies_share=frozenset({Role.EXPERT, Role.MLP, Role.HEAD}),  # DP attention alone is replicated
         load_slack_bytes=160 * MIB,
     )
 

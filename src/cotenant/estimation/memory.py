@@ -96,11 +96,11 @@ def replica_memory(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
         dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
         padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
-        rest_last=rules.cache.rest_on_last_stage,
+        rest_last=rules.cache.rest_on_last_stage, copies_share=rules.copies_share,
     )  # fmt: skip
     raw = stage_weights(
         model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
-        rules.cache.rest_on_last_stage,
+        rules.cache.rest_on_last_stage, rules.copies_share,
     )  # fmt: skip
     shared = runtime(model, gpu, resolved, rules.runtime)
     charged = used_bytes if rules.runtime.others_in_budget else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import ceil, prod
 
-from cotenant.domain.model import ParameterGroup, Role, Split, Stage
+from cotenant.domain.model import ParameterGroup, Split, Stage
 
 VOCAB_PADDING = 64
 
@@ -38,13 +38,8 @@ def copies_in_stage(group: ParameterGroup, layers: range, stage: int, stages: in
     return group.copies if here else 0
 
 
-def rank_share(group: ParameterGroup, ranks: int, copies: int = 1) -> float:
-    """The share (0..1, or above where rows are padded or heads replicated) of one tensor that a rank holds.
-
-    `copies` (data parallel) share the experts and nothing else.
-    """
-    if group.role is Role.EXPERT and group.split is Split.EVEN:
-        return 1 / (ranks * copies)
+def rank_share(group: ParameterGroup, ranks: int) -> float:
+    """The share (0..1, or above where rows are padded or heads replicated) of one tensor that a rank holds."""
     if group.split is Split.NONE:
         return 1.0
     if group.split is Split.EVEN:

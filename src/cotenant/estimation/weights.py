@@ -31,6 +31,9 @@ _MERGED = {
     "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
 }  # fmt: skip
 
+EXPERTS_ALONE = frozenset({Role.EXPERT})
+"""What copies of attention split between them in vLLM: experts, and nothing else."""
+
 # How far the 90 % interval reaches (below, above), as shares: what a format's rules leave open. Plain dtypes
 # leave nothing but buffers; kernels pad quantised matrices.
 _Spread = tuple[float, float]
@@ -73,13 +76,15 @@ def weights_per_rank(
     data_parallel_size: int = 1,
     unsplit: bool = False,
     rest_last: bool = False,
+    copies_share: frozenset[Role] = EXPERTS_ALONE,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
-    rank instead of a slice of each, which leaves its bytes the same. Raises UnsupportedError for a format without
+    rank instead of a slice of each, which leaves its bytes the same. `copies_share`: what copies of attention
+    split between them. Raises UnsupportedError for a format without
     rules."""
     key = (
         tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding,
-        data_parallel_size, unsplit, rest_last,
+        data_parallel_size, unsplit, rest_last, copies_share,
     )  # fmt: skip
     return _TERMS.get((model, format.storage), (format.name, key), lambda: _terms(model, format, *key))
 
@@ -96,10 +101,12 @@ def _terms(
     copies: int,
     unsplit: bool,
     rest_last: bool,
+    copies_share: frozenset[Role],
 ) -> tuple[Term, ...]:
     stages = stage_weights(
-        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last
-    )
+        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
+        copies_share,
+    )  # fmt: skip
     terms = []
     for number, stage in enumerate(stages):
         extra = 0
@@ -128,9 +135,10 @@ def stage_weights(
     copies: int = 1,
     unsplit: bool = False,
     rest_last: bool = False,
+    copies_share: frozenset[Role] = EXPERTS_ALONE,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype, padding, copies, unsplit, rest_last)
+    key = (ranks, stages, dtype, padding, copies, unsplit, rest_last, copies_share)
     return _CACHE.get((model, format.storage), (format.name, key), lambda: _stage_weights(model, format, *key))
 
 
@@ -207,6 +215,7 @@ def _stage_weights(
     copies: int,
     unsplit: bool,
     rest_last: bool,
+    copies_share: frozenset[Role],
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
@@ -221,7 +230,8 @@ def _stage_weights(
                 continue
             own = group.dtype or _served_dtype(model, format, dtype)
             shape = group.shape if padding is None else _padded(group, padding, ranks)
-            size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, ranks, copies)
+            split = ranks * copies if copies > 1 and group.role in copies_share else ranks
+            size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, split)
             if len(group.shape) < 2:
                 rest += many * size * scale
                 continue
