@@ -397,14 +397,16 @@ class _Builder:
         order = g.new((forward.experts, tokens), probabilities)
         chosen = g.view(order, used, tokens)
         weights = g.new((used, tokens), g.view(probabilities), chosen)
-        g.expand(g.inplace(weights, g.inplace(g.new((1, tokens), g.view(weights)))))
+        weights = g.expand(g.inplace(g.view(weights), g.inplace(g.new((1, tokens), g.view(weights)))))
         inner = (forward.expert_inner, used, tokens)
         matrices = forward.experts * forward.expert_inner * self.shape.hidden * self._copied_experts
         up = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
         gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
         lifted = g.expand(
-            g.inplace(g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices)), weights)
+            g.inplace(
+                g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices)), g.view(weights)
+            )
         )
         parts = [g.expand(g.view(lifted, self.shape.hidden, tokens)) for _ in range(used)]
         total = parts[0]
