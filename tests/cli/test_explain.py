@@ -42,3 +42,20 @@ def test_refusals_have_status_one(run: Run, tmp_path: Path) -> None:
     assert run("explain", str(tmp_path / "missing.log"), "--json").document["errors"]
     assert run("explain", str(LOG), "--gpu", "no-such-card").status == 1
     assert run("explain").status == 2
+
+
+def test_a_document_names_gpus_and_adapters(run: Run) -> None:
+    folder = LOG.parent
+    lora = run("explain", str(folder / "vllm-lora.log"), "--json").document["measured"]
+    assert (lora["num_gpus"], lora["lora"], lora["adapters"]) == (1, True, {"max_lora_rank": 64})
+    assert run("explain", str(LOG), "--json").document["measured"]["num_gpus"] == 8
+    assert run("explain", str(folder / "sglang.log"), "--json").document["measured"]["adapters"] is None
+
+
+def test_a_document_of_llama_cpp_is_by_device(run: Run) -> None:
+    measured = run("explain", str(LOG.parent / "llama-cpp.log"), "--json").document["measured"]
+    assert (measured["n_ctx"], measured["n_ubatch"], measured["kv_unified"]) == (8192, 2048, True)
+    buffers = measured["measured"]
+    assert buffers["model_buffer_mib"] == {"CPU_Mapped": 545.62, "Vulkan0": 5133.63}
+    assert buffers["kv_buffer_mib"] == {"Vulkan0": 256.0}
+    assert (buffers["rs_total_mib"], buffers["fit"]) == (201.0, {"projected_mib": 6007, "free_mib": 11111})

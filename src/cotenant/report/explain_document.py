@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from cotenant.domain.explanation import Change, DeviceShare, Explanation
@@ -68,7 +69,22 @@ def measurement_document(found: Measurement) -> Document:
         inputs = {name: found.settings.get(name) for name in _LLAMA_INPUTS}
         return {**document, **inputs, "measured": _llama(found)}
     inputs = {name: found.settings.get(ours) for name, ours in _INPUTS.items()}
-    return {**document, **inputs, **_figures(found)}
+    return {**document, "num_gpus": _num_gpus(found), **inputs, "adapters": _adapters(found), **_figures(found)}
+
+
+def _num_gpus(found: Measurement) -> int | None:
+    """GPUs of the replica, where the log says over how many it is split."""
+    sizes = [
+        found.settings.get(_INPUTS[name]) for name in ("tensor_parallel", "pipeline_parallel", "data_parallel")
+    ]
+    if not isinstance(sizes[0], int):
+        return None
+    return prod(size for size in sizes if isinstance(size, int))
+
+
+def _adapters(found: Measurement) -> Document | None:
+    slots = {name: found.settings[name] for name in ("max_loras", "max_lora_rank") if name in found.settings}
+    return slots if found.settings.get("enable_lora") else None
 
 
 def _figures(found: Measurement) -> Document:
