@@ -142,6 +142,8 @@ def _model(configs: Path, row: Row) -> ModelSpec:
         model = _from_catalogue(row["model"] or "")
     else:
         model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
+    if model.cache_dtype and _format(row, model).name != model.quantization:
+        model = replace(model, cache_dtype="")  # another checkpoint of the same structure
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
         return replace(model, max_model_len=length)
@@ -266,6 +268,8 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
         own = model.quantization
         return find_format(own) if own else find_format("bf16")
     if text == "fp8" and model.quantization.startswith("fp8"):
+        return find_format(model.quantization)
+    if "nvfp4" in f"{text} {name}" and "nvfp4" in model.quantization:
         return find_format(model.quantization)
     if "8bit" in name or "int8" in name:
         return find_format("gptq-int8" if text != "compressed-tensors" else "int8")

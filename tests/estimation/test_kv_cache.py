@@ -204,6 +204,15 @@ def test_chunks_that_may_not_be_given_back_are_reserved_whole(gemma_3_27b):
     assert apart.sequence_bytes(131072, 2048) < whole.sequence_bytes(131072, 2048) / 4
 
 
+def test_a_checkpoint_may_bring_the_dtype_of_its_cache(llama_8b):
+    """ModelOpt's NVFP4 checkpoints ask for FP8; vLLM's auto follows from 0.12 on, and what is asked for wins."""
+    model = replace(llama_8b, cache_dtype="fp8")
+    assert cache_layout(model, EngineSettings(), CacheRules(stored_dtype=True)).token_bytes() == 65536
+    assert cache_layout(model, EngineSettings(), CacheRules()).token_bytes() == 131072
+    asked = EngineSettings(kv_cache_dtype="bf16")
+    assert cache_layout(model, asked, CacheRules(stored_dtype=True)).token_bytes() == 131072
+
+
 def test_decode_context_parallel_multiplies_the_tokens_of_the_same_bytes(deepseek_v3):
     """Kimi K2 on eight ranks: 70,275 B a token and rank, and eight times the tokens where they share the cache."""
     alone = cache_layout(deepseek_v3, EngineSettings(tensor_parallel_size=8), CacheRules())

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.catalogue.quantization import all_formats
-from cotenant.readers.config_quantization import stored_format
+from cotenant.readers.config_quantization import stored_cache_dtype, stored_format
 
 
 def group(bits: int, kind: str, inputs: int | None = None, **weights: Any) -> dict[str, Any]:
@@ -93,3 +93,25 @@ KEYS = st.sampled_from(["bits", "config_groups", "quant_algo", "quantization", "
 @given(METHODS, st.dictionaries(KEYS, JSON, max_size=4))
 def test_nothing_breaks_it(method: str, section: dict[str, Any]) -> None:
     assert isinstance(stored_format({"quantization_config": {**section, "quant_method": method}}), str)
+
+
+@pytest.mark.parametrize(
+    ("section", "wanted"),
+    [
+        (
+            {"quant_method": "modelopt", "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"}},
+            "fp8",
+        ),
+        (
+            {"quant_method": "modelopt", "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}},
+            "fp8",
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": None}, ""),
+        ({"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 4, "type": "float"}}, "nvfp4"),
+        ({"quant_method": "fp8", "kv_cache_scheme": {"num_bits": True, "type": "float"}}, ""),
+        ({"quant_method": "awq", "kv_cache_scheme": ["float"]}, ""),
+        (None, ""),
+    ],
+)
+def test_what_a_checkpoint_wants_its_cache_kept_in(section, wanted):
+    assert stored_cache_dtype({} if section is None else {"quantization_config": section}) == wanted

@@ -77,6 +77,7 @@ class CacheRules:
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
+    `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     `packed`: architectures whose cache has a format of its own, with its bytes an element.
     `own_pools`: layers that keep everything, windows and states have pools of their own, sized against each
@@ -95,6 +96,7 @@ class CacheRules:
     state_alignment: int = 16
     state_blocks: int = 1
     printed: Printed = Printed.CONCURRENCY
+    stored_dtype: bool = False
     stored_dtype: bool = False
     rest_on_last_stage: bool = False
     packed: tuple[tuple[str, float], ...] = ()

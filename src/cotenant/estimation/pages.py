@@ -54,10 +54,14 @@ class PageGroup:
         return self.layers[stage] * -(-kept // self.block_size) * self.block_size * self.token_bytes
 
 
-def kv_element_bytes(model: ModelSpec, settings: EngineSettings) -> float:
-    """Bytes of one cached element: of the model's dtype unless the cache has a type of its own."""
-    if settings.kv_cache_dtype != "auto":
-        return element_bytes("fp8" if settings.kv_cache_dtype.startswith("fp8") else settings.kv_cache_dtype)
+def kv_element_bytes(model: ModelSpec, settings: EngineSettings, *, stored: bool = False) -> float:
+    """Bytes of one cached element: of the model's dtype unless the cache has a type of its own; `stored`: the
+    checkpoint's counts as such."""
+    asked = settings.kv_cache_dtype
+    if asked == "auto" and stored:
+        asked = model.cache_dtype or asked
+    if asked != "auto":
+        return element_bytes("fp8" if asked.startswith("fp8") else asked)
     size = element_bytes(model.dtype if settings.dtype == "auto" else settings.dtype)
     return size if settings.dtype != "auto" else min(size, 2.0)
 
@@ -82,12 +86,16 @@ def page_group(
         blocks = rules.state_blocks + rejectable(settings)
         return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=blocks)
     own = next((size for name, size in rules.packed if name == model.architecture), None)
-    token = _token_bytes(group, ranks, kv_element_bytes(model, settings) if own is None else own, rules)
+    token = _token_bytes(group, ranks, _element(model, settings, rules) if own is None else own, rules)
     forgets = _forgets(model, rules) and (rules.own_windows is None or model.architecture in rules.own_windows)
     kind = group.kind if forgets or group.kind in KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in FORGETS else None
     shared = settings.decode_context_parallel_size if kind in KEEPS_ALL else 1
     return PageGroup(kind, layers, block * shared, round(block * token), token / shared, window)
+
+
+def _element(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> float:
+    return kv_element_bytes(model, settings, stored=rules.stored_dtype)
 
 
 def _forgets(model: ModelSpec, rules: CacheRules) -> bool:

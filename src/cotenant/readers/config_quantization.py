@@ -28,6 +28,23 @@ def stored_format(config: Mapping[str, Any]) -> str:
     return name or f"unknown:{method or 'unnamed'}"
 
 
+def stored_cache_dtype(config: Mapping[str, Any]) -> str:
+    """What the checkpoint wants its KV cache kept in ("" = nothing said): ModelOpt's `kv_cache_quant_algo`, or
+    compressed-tensors' `kv_cache_scheme`. Never raises."""
+    found = _find(config)
+    if found is None:
+        return ""
+    inner = found.get("quantization")
+    places = [found, inner] if isinstance(inner, Mapping) else [found]
+    for place in places:
+        scheme = place.get("kv_cache_scheme") or place.get("kv_cache_quant_algo")
+        if isinstance(scheme, Mapping) and _text(scheme.get("type")) == "float":
+            return {8: "fp8", 4: "nvfp4"}.get(_whole(scheme.get("num_bits")), "")
+        if _text(scheme).upper() in ("FP8", "NVFP4"):
+            return _text(scheme).lower()
+    return ""
+
+
 def _find(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The quantisation section: at the top, or beside the language model's sizes."""
     places = [config, *(config.get(key) for key in ("text_config", "llm_config", "language_config"))]

@@ -10,7 +10,7 @@ from typing import Any
 
 from cotenant.domain.model import ModelSpec, Role
 from cotenant.errors import CotenantError, FormatError, UnknownArchitectureError
-from cotenant.readers.config_quantization import stored_format
+from cotenant.readers.config_quantization import stored_cache_dtype, stored_format
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.families import find_builder, find_family, known_names
 
@@ -70,7 +70,7 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "",
         name=name, architecture=architecture, family=find_family(key), layer_groups=built.layer_groups,
         parameters=built.parameters, num_layers=built.num_layers, hidden_size=built.hidden_size,
         intermediate_size=built.intermediate_size, vocab_size=built.vocab_size, max_model_len=length, dtype=dtype,
-        quantization=stored_format(config), num_experts=built.num_experts,
+        quantization=stored_format(config), cache_dtype=stored_cache_dtype(config), num_experts=built.num_experts,
         experts_per_token=built.experts_per_token, modalities=built.modalities, encoder_only=built.encoder_only,
         source=source, notes=built.notes,
     )  # fmt: skip

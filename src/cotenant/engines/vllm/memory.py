@@ -49,6 +49,7 @@ def _cache_rules(release: Release) -> CacheRules:
         batches_in_flight=2 if release >= (0, 26) else 1,
         state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
+        stored_dtype=release >= (0, 12),  # utils/torch_utils.py, kv_cache_dtype_str_to_dtype
         rest_on_last_stage=release < (0, 8),
         packed=_PACKED,
     )
