@@ -37,14 +37,21 @@ Measured = tuple[float, Mapping[str, object]]
 
 
 def rows() -> list[Row]:
-    """Every id of the contract's `speed`, in its order."""
-    return [
-        measured("estimate_in_process_us", "us", "<= 1000", estimate_in_process_us),
-        measured("candidate_us", "us", "<= 20", candidate_us),
+    """Every id of the contract's `speed`, in its order.
+
+    Cold ones are measured first: the kernel counts a child's peak from its parent's size, which is small until
+    something is imported here.
+    """
+    cold = [
         measured("estimate_cold_s", "s", "<= 0.5", lambda: _cold_estimate()[0]),
         measured("estimate_cold_mib", "MiB", "<= 100", lambda: _cold_estimate()[1]),
         measured("plan_example_s", "s", "<= 2", plan_example_s),
         measured("import_s", "s", "<= 0.2", import_s),
+    ]
+    return [
+        measured("estimate_in_process_us", "us", "<= 1000", estimate_in_process_us),
+        measured("candidate_us", "us", "<= 20", candidate_us),
+        *cold,
         measured("installed_mb", "MB", "<= 300", installed_mb),
     ]
 
