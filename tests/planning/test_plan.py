@@ -158,6 +158,26 @@ def test_the_model_of_higher_priority_keeps_its_place() -> None:
     assert answer(0, 5) == {"b"}
 
 
+def test_versions_without_pools_in_bytes_are_planned_by_their_fraction() -> None:
+    answer = plan(fleet(small("a", engine="vllm@0.6.0"), small("b", engine="vllm@0.9.0")))
+    assert answer.feasible
+    for replica in answer.replicas:
+        assert replica.settings.kv_cache_memory_bytes is None
+        assert "--kv-cache-memory-bytes" not in replica.command
+        assert "--gpu-memory-utilization" in replica.command
+
+
+ENGINES = ("sglang", "tgi", "tensorrt-llm", "llama.cpp", "ollama")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_can_be_planned(engine: str) -> None:
+    answer = plan(fleet(small("a", engine=engine)))
+    assert answer.feasible, answer.shortfalls
+    assert answer.replicas[0].command
+    assert answer.gpus[0].headroom_bytes >= 0.12 * answer.gpus[0].capacity_bytes
+
+
 TAMPERINGS = {
     "a card too many": lambda p: replace(p, gpus=(*p.gpus, replace(p.gpus[0]))),
     "a replica lost": lambda p: replace(p, replicas=p.replicas[1:]),

@@ -7,7 +7,7 @@ from cotenant.domain.plan import Plan, Shortfall
 from cotenant.planning.assembly import assemble
 from cotenant.planning.check import check_plan
 from cotenant.planning.launch import command_of, reestimate, settle_of
-from cotenant.planning.naive import usual_of, usual_sizing
+from cotenant.planning.naive import usual_sizing
 from cotenant.planning.nearest import shortfalls_of
 from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible, solve
 from cotenant.planning.warnings import warnings_of
@@ -41,9 +41,7 @@ def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
         gap=placement.gap,
         deterministic=True,
         headroom=fleet.headroom,
-        naive=usual_sizing(fleet, usual_of(fleet), cards=len(gpus), cost_per_hour=cost)
-        if solved.feasible
-        else None,
+        naive=usual_sizing(fleet, cards=len(gpus), cost_per_hour=cost) if solved.feasible else None,
         shortfalls=shortfalls,
         warnings=warnings_of(solved),
         input_hash=fleet.input_hash,
