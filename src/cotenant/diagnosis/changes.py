@@ -130,10 +130,14 @@ _Candidates = Iterable[tuple[Setting, Question]]
 def _first(at: Situation, flag: str, was: Setting | None, candidates: _Candidates) -> Change | None:
     for value, question in candidates:
         spare = at.spare(question)
-        if spare is not None and spare >= 0:
-            return Change(
-                flag, _argument(at, flag, value), was, value, spare, at.concurrency(question), answer(question)
-            )
+        if spare is None or spare < 0:
+            continue
+        try:
+            estimate = answer(question)
+        except CotenantError:
+            continue
+        concurrency = at.concurrency(question)
+        return Change(flag, _argument(at, flag, value), was, value, spare, concurrency, estimate)
     return None
 
 
