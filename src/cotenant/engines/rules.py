@@ -77,7 +77,6 @@ class CacheRules:
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
-    `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     `packed`: architectures whose cache has a format of its own, with its bytes an element.
     `own_pools`: layers that keep everything, windows and states have pools of their own, sized against each
@@ -96,7 +95,6 @@ class CacheRules:
     state_alignment: int = 16
     state_blocks: int = 1
     printed: Printed = Printed.CONCURRENCY
-    stored_dtype: bool = False
     stored_dtype: bool = False
     rest_on_last_stage: bool = False
     packed: tuple[tuple[str, float], ...] = ()
@@ -145,8 +143,9 @@ class RuntimeRules:
     come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
     `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
     captured per size, up to `largest_graph` tokens; `graph_sizes` where they do not follow vLLM's steps.
-    `slot_bytes`: a table kept for each (slot x token of max_model_len), past the budget. `libraries`: what its
-    kernels and workspaces take, where that is more than PyTorch's own.
+    `graph_slack_bytes`: how much more they have been seen to take. `slot_bytes`: a table kept for each (slot x
+    token of max_model_len), past the budget. `libraries`: what its kernels and workspaces take, where that is more
+    than PyTorch's own.
     """
 
     context_in_budget: bool
@@ -158,6 +157,7 @@ class RuntimeRules:
     largest_graph: int
     graph_sizes: tuple[int, ...] = ()
     slot_bytes: int = 0
+    graph_slack_bytes: int = 0
     libraries: Interval | None = None
 
 

@@ -206,6 +206,8 @@ def _profile_rules(release: _Release) -> ProfileRules:
 def _notes(release: _Release) -> tuple[str, ...]:
     if release > NEWEST.parts:
         return (f"rules were read from TGI {NEWEST} and earlier; a newer version may differ",)
+    if release < (1, 1, 1):
+        return ("this version reports every failure of its warm-up as too little memory",)
     return ()
 
 

@@ -131,4 +131,4 @@ def _graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> 
     if settings.enforce_eager or model.encoder_only or not graph_count(settings, rules):
         return None
     value = _GRAPH_POOL + graph_count(settings, rules) * model.num_layers * _GRAPH_NODES
-    return Interval(value // 4, value, value * 5 // 2 + 100 * MIB)
+    return Interval(value // 4, value, value * 5 // 2 + 100 * MIB + rules.graph_slack_bytes)
