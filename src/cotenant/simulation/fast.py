@@ -1,0 +1,108 @@
+"""The fast core, ready to run: compiled with numba where the `fast` extra is installed (kept between runs), plain
+Python where not. The same answers either way, and the same as the plain core's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from functools import lru_cache
+from typing import Any, Literal
+from zlib import crc32
+
+import numpy as np
+
+from cotenant.errors import InputError
+from cotenant.policy.order import ranks
+from cotenant.simulation import core
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.load import NEVER, Limits, Outcome, Requests, sorted_log
+
+_MOST_FS = 2**62
+_ERRORS: Literal["numpy"] = "numpy"  # divisors are never zero, so none is checked
+
+
+@lru_cache(maxsize=2)
+def compiled(with_numba: bool = True) -> Any:
+    """The core as a function; `with_numba` false leaves it as Python."""
+    plain = core.build(_stamp())
+    if not with_numba:
+        return plain
+    try:
+        from numba import njit
+        from numba.extending import register_jitable
+    except ImportError:
+        return plain
+    for function in core.USED:
+        register_jitable(function)
+    return njit(plain, cache=True, error_model=_ERRORS)
+
+
+def _stamp() -> int:
+    """A number that changes with the code of any decision, and with how it is compiled."""
+    code = [function.__code__ for function in core.USED]
+    return crc32(repr([_ERRORS, *((one.co_code, one.co_consts, one.co_names) for one in code)]).encode())
+
+
+def simulate(
+    requests: Requests, limits: Limits, costs: StepCosts, *, log: bool = False, with_numba: bool = True
+) -> Outcome:
+    """What becomes of `requests` on one replica that has its cards to itself: `plain.simulate`, but fast.
+
+    Without `log` the log stays empty. Raises InputError where a single step could leave 64 bits of femtoseconds.
+    """
+    _check(limits, costs)
+    events, outcome = _run(requests, limits, costs, 0, with_numba)
+    return _run(requests, limits, costs, events, with_numba)[1] if log else outcome
+
+
+def _run(requests: Requests, limits: Limits, costs: StepCosts, rows: int, with_numba: bool) -> tuple[int, Outcome]:
+    count = len(requests)
+    status, first, finish, generated = (np.zeros(count, np.int64) for _ in range(4))
+    has_first, stats, log = np.zeros(count, np.bool_), np.zeros(5, np.int64), np.zeros((rows, 4), np.int64)
+    in_order, rank_of, by_rank = _order(requests)
+    events = compiled(with_numba)(
+        requests.arrival_ns, requests.input_tokens, requests.output_tokens, by_rank, rank_of, in_order,
+        *_givers(requests), np.array(astuple(limits), np.int64), np.array(astuple(costs), np.int64),
+        status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
+    )  # fmt: skip
+    preemptions, steps, busy, end, least_free = stats.tolist()
+    return events, Outcome(
+        status, first, has_first, finish, preemptions, steps, busy, end, limits.num_blocks - least_free,
+        sorted_log(log),
+    )  # fmt: skip
+
+
+def _order(requests: Requests) -> tuple[bool, Any, Any]:
+    """Whether requests are served as they come; the rank of each, and the request of each rank."""
+    if not len(requests) or int(requests.priority.min()) == int(requests.priority.max()):
+        same = np.arange(len(requests), dtype=np.int64)
+        return True, same, same
+    rank_of = np.array(ranks(requests.priority.tolist(), requests.arrival_ns.tolist()), np.int64)
+    return False, rank_of, np.argsort(rank_of)
+
+
+def _givers(requests: Requests) -> tuple[Any, Any]:
+    """When each gives up, not before it came; and those that ever do, by time."""
+    if not len(requests) or int(requests.cancel_ns.min()) >= NEVER:
+        return requests.cancel_ns, np.zeros(0, np.int64)
+    cancel = np.maximum(requests.cancel_ns, requests.arrival_ns)
+    order = np.argsort(cancel, kind="stable")
+    return cancel, np.ascontiguousarray(order[cancel[order] < NEVER])
+
+
+def _room(limits: Limits, waiting: int) -> tuple[Any, ...]:
+    """Working arrays: the queue's heap, the slots (request, rank, last step, phase), who joins, phase counts."""
+    slots = limits.max_num_seqs + 1
+    sizes = (waiting + slots, slots, slots, slots, slots, slots, limits.block_size)
+    return tuple(np.zeros(size, np.int64) for size in sizes)
+
+
+def _check(limits: Limits, costs: StepCosts) -> None:
+    tokens = min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len)
+    held = min(limits.num_blocks * limits.block_size, limits.max_num_seqs * limits.max_model_len)
+    squares = tokens * limits.max_model_len * 2
+    if costs.step(limits.max_num_seqs, held, tokens, squares) > _MOST_FS:
+        raise InputError(
+            "a step of these limits may last longer than the simulator can count",
+            hint="lower max_num_batched_tokens or max_model_len",
+        )

@@ -1,0 +1,105 @@
+"""Several replicas beside each other: who works when, and how much slower beside neighbours.
+
+Processes on one GPU take turns in time slices (`planning.problem.contention_holds` says the same on average), so a
+step that begins while n replicas of its busiest card have work takes n times as long as alone. Steps are short
+beside the spells in which a neighbour works or rests, so the number is taken when the step begins.
+
+At one moment first all steps end that end then, then requests arrive, then steps begin, each in the order of the
+replicas: the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cotenant.policy.dispatch import least_loaded, round_robin
+from cotenant.simulation.costs import FS_PER_NS
+from cotenant.simulation.load import NEVER, Requests
+from cotenant.simulation.replica import Replica
+
+Progress = Callable[[int, int], None]  # requests that have arrived, of how many
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """A replica on its cards (numbers), with its clock: when its step ends, how long it has worked."""
+
+    replica: Replica
+    cards: tuple[int, ...]
+    ends_fs: int | None = None
+    busy_fs: int = 0
+    last_fs: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """The requests of one model and the hosts (by number) that may serve it."""
+
+    requests: Requests
+    hosts: tuple[int, ...]
+    dispatch: str = "least_loaded"  # or "round_robin"
+
+
+def run(
+    hosts: Sequence[Host], streams: Sequence[Stream], *, until_ns: int = NEVER, progress: Progress | None = None
+) -> None:
+    """Serve all requests, or as many as end before `until_ns`. The outcome stands in the replicas afterwards."""
+    arrivals = _arrivals(streams)
+    turns = [0] * len(streams)
+    place = 0
+    while True:
+        now = _next_moment(hosts, arrivals[place][0] * FS_PER_NS if place < len(arrivals) else None)
+        if now is None or now > until_ns * FS_PER_NS:
+            return
+        for host in hosts:
+            if host.ends_fs == now:
+                host.replica.end(now)
+                host.ends_fs, host.last_fs = None, now
+        while place < len(arrivals) and arrivals[place][0] * FS_PER_NS <= now:
+            _, model, request = arrivals[place]
+            hosts[_choose(streams[model], hosts, turns, model)].replica.arrive(request)
+            place += 1
+            if progress is not None and place % 256 == 0:
+                progress(place, len(arrivals))
+        _begin(hosts, now)
+
+
+def _arrivals(streams: Sequence[Stream]) -> list[tuple[int, int, int]]:
+    """(ns, model, request) of all requests, in order; of equals by model, then as listed."""
+    return sorted(
+        (arrival, model, request)
+        for model, stream in enumerate(streams)
+        for request, arrival in enumerate(stream.requests.arrival_ns.tolist())
+    )
+
+
+def _next_moment(hosts: Sequence[Host], arrival_fs: int | None) -> int | None:
+    moments = [host.ends_fs for host in hosts if host.ends_fs is not None]
+    if arrival_fs is not None:
+        moments.append(arrival_fs)
+    return min(moments, default=None)
+
+
+def _choose(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int) -> int:
+    """The host that takes the next request of this model."""
+    if stream.dispatch == "round_robin":
+        turns[model] += 1
+        return stream.hosts[round_robin(turns[model] - 1, len(stream.hosts))]
+    return stream.hosts[least_loaded([hosts[one].replica.load for one in stream.hosts], len(stream.hosts))]
+
+
+def _begin(hosts: Sequence[Host], now: int) -> None:
+    """Every resting replica that has work begins a step, stretched by the neighbours that have work too."""
+    crowd: dict[int, int] = {}
+    for host in hosts:
+        if host.ends_fs is not None or host.replica.has_work:
+            for card in host.cards:
+                crowd[card] = crowd.get(card, 0) + 1
+    for host in hosts:
+        if host.ends_fs is None and host.replica.has_work:
+            work = host.replica.begin(now)
+            if work:
+                work *= max((crowd[card] for card in host.cards), default=1)
+                host.ends_fs = now + work
+                host.busy_fs += work

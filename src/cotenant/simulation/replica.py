@@ -1,0 +1,204 @@
+"""One engine, step by step, as the textbook has it: a queue, a batch, a pool of blocks.
+
+`begin` decides a step and says what it costs, `end` hands out its tokens. Between the two the clock runs, and
+whoever owns it decides how fast (`kernel`). Nothing here knows what time it is, but for the log.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from cotenant.policy.admission import can_serve, chunk_tokens, may_join
+from cotenant.policy.ledger import blocks_of, opens_block
+from cotenant.policy.order import ranks
+from cotenant.policy.preemption import must_preempt, victim
+from cotenant.simulation.costs import FS_PER_NS, StepCosts
+from cotenant.simulation.load import Event, Limits, Outcome, Requests, Status, sorted_log
+
+
+@dataclass(slots=True, eq=False)
+class Sequence:
+    """A running request. `known` tokens of it exist (prompt and answer so far), `computed` are in the cache; a
+    prompt is read until they meet, then each step adds one to both. Blocks hold what is computed."""
+
+    request: int
+    rank: int
+    known: int
+    target: int
+    computed: int = 0
+    blocks: int = 0
+    chunk: int = 0  # tokens of the step in progress
+    decoding: bool = False
+
+
+class Replica:
+    """Continuous batching with chunked prefill over paged blocks; preemption by recompute."""
+
+    def __init__(self, requests: Requests, limits: Limits, costs: StepCosts) -> None:
+        self.limits, self.costs, self.requests = limits, costs, requests
+        self._rank = ranks(requests.priority.tolist(), requests.arrival_ns.tolist())
+        self._inputs, self._outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
+        self._cancel = requests.cancel_ns.tolist()
+        self.waiting: list[tuple[int, int]] = []  # a heap of (rank, request)
+        self.running: list[Sequence] = []
+        self.free_blocks = limits.num_blocks
+        count = len(requests)
+        self._generated = [0] * count
+        self._status = [int(Status.UNFINISHED)] * count
+        self._first, self._finish, self._has_first = [0] * count, [0] * count, [False] * count
+        self._log: list[tuple[int, int, int, int]] = []
+        self._preempted = self.preemptions = self.steps = 0
+        self._least_free = limits.num_blocks
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything waits or runs."""
+        return bool(self.running or self.waiting)
+
+    @property
+    def load(self) -> int:
+        """Requests that wait or run."""
+        return len(self.running) + len(self.waiting)
+
+    def arrive(self, request: int) -> None:
+        """A request joins the queue at its rank; one that can never be served is refused."""
+        limits = self.limits
+        given, written = self._inputs[request], self._outputs[request]
+        if not can_serve(given, written, limits.max_model_len, limits.block_size, limits.num_blocks):
+            self._status[request] = int(Status.REFUSED)
+            return
+        heapq.heappush(self.waiting, (self._rank[request], request))
+
+    def begin(self, now_fs: int) -> int:
+        """Decide the next step at this moment; the femtoseconds that it takes alone. 0: nothing is left to do."""
+        self._drop_cancelled(now_fs)
+        if not self.has_work:
+            return 0
+        self._preempted = 0
+        self._grow(now_fs)
+        self._continue_prompt(now_fs)
+        self._admit(now_fs)
+        self._least_free = min(self._least_free, self.free_blocks)
+        decoding = [one for one in self.running if one.decoding]
+        reading = [one for one in self.running if not one.decoding]
+        return self.costs.step(
+            len(decoding),
+            sum(one.known for one in decoding),
+            sum(one.chunk for one in reading),
+            sum((one.computed + one.chunk) ** 2 - one.computed**2 for one in reading),
+        )
+
+    def end(self, now_fs: int) -> None:
+        """The step is over: every sequence whose tokens are all computed gets its next one."""
+        now_ns = now_fs // FS_PER_NS
+        for one in self.running:
+            one.computed += one.chunk
+            if one.computed == one.known:
+                one.decoding = True
+                one.known += 1
+                if not self._has_first[one.request]:
+                    self._has_first[one.request], self._first[one.request] = True, now_ns
+                    self._note(now_fs, Event.FIRST_TOKEN, one.request)
+                if one.known == one.target:
+                    self._leave(one, Status.FINISHED, now_fs)
+        self.running = [one for one in self.running if one.known < one.target]
+        self.steps += 1
+
+    def _grow(self, now_fs: int) -> None:
+        """A block for each decoding sequence whose blocks are full."""
+        size = self.limits.block_size
+        while True:
+            growing = [one for one in self.running if one.decoding and opens_block(one.computed, size)]
+            if not must_preempt(len(growing), self.free_blocks):
+                break
+            self._preempt(now_fs)
+        for one in growing:
+            one.blocks += 1
+        self.free_blocks -= len(growing)
+        for one in self.running:
+            one.chunk = 1 if one.decoding else 0
+
+    def _continue_prompt(self, now_fs: int) -> None:
+        """The prompt that was begun (one at most: it took the whole budget) goes on."""
+        for one in [one for one in self.running if not one.decoding]:
+            one.chunk = chunk_tokens(one.known - one.computed, self._budget())
+            wanted = blocks_of(one.computed + one.chunk, self.limits.block_size) - one.blocks
+            while one in self.running and must_preempt(wanted, self.free_blocks):
+                self._preempt(now_fs)
+            if one in self.running:
+                one.blocks += wanted
+                self.free_blocks -= wanted
+
+    def _admit(self, now_fs: int) -> None:
+        """The first of the queue joins, and again, as long as it may."""
+        while self.waiting:
+            rank, request = self.waiting[0]
+            known = self._inputs[request] + self._generated[request]
+            budget = self._budget()
+            chunk = chunk_tokens(known, budget)
+            blocks = blocks_of(chunk, self.limits.block_size)
+            if not may_join(
+                len(self.running), self.limits.max_num_seqs, budget, blocks, self.free_blocks, self._preempted
+            ):
+                return
+            heapq.heappop(self.waiting)
+            target = self._inputs[request] + self._outputs[request]
+            self.running.append(Sequence(request, rank, known, target, blocks=blocks, chunk=chunk))
+            self.free_blocks -= blocks
+            self._note(now_fs, Event.ADMIT, request)
+
+    def _budget(self) -> int:
+        return self.limits.max_num_batched_tokens - sum(one.chunk for one in self.running)
+
+    def _preempt(self, now_fs: int) -> None:
+        """The lowest in rank gives up its blocks and waits again; what it wrote, it will read as prompt."""
+        one = self.running.pop(victim([one.rank for one in self.running], len(self.running)))
+        self.free_blocks += one.blocks
+        self._generated[one.request] = one.known - self._inputs[one.request]
+        self._preempted += 1
+        self.preemptions += 1
+        self._note(now_fs, Event.PREEMPT, one.request)
+        self.arrive(one.request)
+
+    def _drop_cancelled(self, now_fs: int) -> None:
+        """Whoever has given up leaves, waiting or running."""
+        now_ns = now_fs // FS_PER_NS
+        gone = [one for one in self.running if self._cancel[one.request] <= now_ns]
+        for one in gone:
+            self.running.remove(one)
+            self._leave(one, Status.CANCELLED, now_fs)
+        left = [entry for entry in self.waiting if self._cancel[entry[1]] > now_ns]
+        if len(left) < len(self.waiting):
+            for _, request in set(self.waiting) - set(left):
+                self._close(request, Status.CANCELLED, now_fs)
+            self.waiting = left
+            heapq.heapify(self.waiting)
+
+    def _leave(self, one: Sequence, status: Status, now_fs: int) -> None:
+        self.free_blocks += one.blocks
+        self._close(one.request, status, now_fs)
+
+    def _close(self, request: int, status: Status, now_fs: int) -> None:
+        self._status[request], self._finish[request] = int(status), now_fs // FS_PER_NS
+        self._note(now_fs, Event.FINISH if status is Status.FINISHED else Event.CANCEL, request)
+
+    def _note(self, now_fs: int, event: Event, request: int) -> None:
+        self._log.append((self.steps, now_fs // FS_PER_NS, int(event), request))
+
+    def outcome(self, busy_fs: int, end_fs: int) -> Outcome:
+        """What became of everybody."""
+        return Outcome(
+            status=np.array(self._status, np.int64),
+            first_token_ns=np.array(self._first, np.int64),
+            has_first=np.array(self._has_first, np.bool_),
+            finish_ns=np.array(self._finish, np.int64),
+            preemptions=self.preemptions,
+            steps=self.steps,
+            busy_ns=busy_fs // FS_PER_NS,
+            end_ns=end_fs // FS_PER_NS,
+            kv_high_water_blocks=self.limits.num_blocks - self._least_free,
+            log=sorted_log(self._log),
+        )

@@ -1,0 +1,46 @@
+"""Small random cases full of ties: tiny whole coefficients, few blocks, requests on top of each other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.load import NEVER, Limits, Requests
+
+Case = tuple[Requests, Limits, StepCosts]
+
+
+def random_case(seed: int) -> Case:
+    """One case; half have priorities, half have requests that are given up."""
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(1, 14))
+    span = int(draw.choice([3, 9, 30, 120]))
+    arrivals = np.sort(draw.integers(0, span, count))
+    seqs = int(draw.integers(1, 6))
+    limits = Limits(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=seqs + int(draw.integers(0, 8)),
+        block_size=int(draw.choice([1, 2, 3, 4])),
+        num_blocks=int(draw.integers(2, 14)),
+        max_model_len=int(draw.integers(4, 40)),
+    )
+    gives_up = np.where(draw.random(count) < 0.3, arrivals + draw.integers(-2, 40, count), NEVER)
+    requests = Requests.of(
+        arrivals,
+        draw.integers(1, 12, count),
+        draw.integers(1, 12, count),
+        draw.integers(0, 3, count) if draw.random() < 0.5 else 0,
+        gives_up if draw.random() < 0.5 else NEVER,
+    )
+    unit = int(draw.choice([1_000_000, 1_000_000, 300_000, 7]))  # whole nanoseconds, parts of one, next to none
+    return requests, limits, StepCosts(*(int(value) * unit for value in draw.integers(0, 3, 6)))
+
+
+def crowded_case(seed: int, count: int = 300) -> Case:
+    """A longer one under load, with a pool that runs out."""
+    draw = np.random.default_rng(seed)
+    arrivals = np.cumsum(draw.integers(0, 30_000_000, count))
+    requests = Requests.of(arrivals, draw.integers(1, 900, count), draw.integers(1, 120, count))
+    limits = Limits(int(draw.integers(4, 64)), 512, 16, int(draw.integers(70, 500)), 2048)
+    times = (9_500_000_000_000, 6_300_000_000, 77_537_463, 3_900_000_000_000, 54_813_492_343, 965_753)
+    return requests, limits, StepCosts(*times)
