@@ -1,8 +1,8 @@
 """Better placements by solving parts anew: a few cards are emptied and their models packed by fresh patterns.
 
-Each round draws cards until about sixteen models are out (half of a small fleet), generates patterns for these
-alone on the cards that are free, and takes the cheapest cover if it costs less. The part's own bound skips rounds that
-cannot gain. (A large neighbourhood search in the sense of Shaw 1998; chance from a fixed seed.)
+Each round draws cards until about twenty models are out (half of a small fleet), generates patterns for these
+models alone on the cards that are free, and takes the cheapest cover if it costs less. The part's own bound skips
+rounds that cannot gain. (A large neighbourhood search in the sense of Shaw 1998; chance from a fixed seed.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cotenant.planning.relaxation import Relaxation
 from cotenant.planning.seating import Seated, Space, Unseated, seat_patterns
 from cotenant.planning.sites import Pattern
 
-_MODELS = 16
+_MODELS = 20
 _GENERATIONS = 25
 _SEARCH_NODES = 100_000
 _PROGRAM_NODES = 50

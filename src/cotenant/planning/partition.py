@@ -22,6 +22,9 @@ from cotenant.planning.program import MOST_NODES, Program
 from cotenant.planning.seating import Seated, Space, Unseated, add_node_rows, seat_patterns
 from cotenant.planning.sites import Pattern, pattern_of
 
+_FEWEST_NODES = 20
+_MOST_WORK = 400_000  # branch-and-bound nodes times patterns: some seconds at most
+
 Weigh = Callable[[Pattern], float]
 WeighSeat = Callable[[int], float]
 
@@ -62,13 +65,13 @@ class Partition:
         limits: Sequence[Limit] = (),
         closed: bool = True,
         absolute_gap: float = 1e-6,
-        nodes: int = MOST_NODES,
     ) -> Solution | None:
         """The least total of `weigh` over cards and `weigh_seat` over chosen seats of several ranks.
 
         `closed` says that with each pattern its parts are there too; else a model may be covered more than once,
         and what is too much is taken off.
         """
+        nodes = min(MOST_NODES, max(_FEWEST_NODES, _MOST_WORK // max(1, len(patterns))))
         while True:
             model = _Model(self.space, patterns, frozenset(self.split_offers), closed=closed)
             model.build(weigh, weigh_seat, limits)

@@ -3,8 +3,8 @@
     maximise    sum over the pattern's seats of value[seat]
     subject to  claims within the room; at most one seat a model; apart, alone; contention within each slack
 
-The bound at depth j with r bytes left is the optimum of the plain multiple-choice knapsack over models from j on,
-claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
+The bound at depth j is the optimum of the plain multiple-choice knapsack over models from j on in what is left,
+with claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
 Rounding may only make the search longer, never its answer wrong. A search that exhausts its work limit returns that
 bound instead of the maximum.
 """

@@ -29,14 +29,13 @@ from cotenant.planning.seating import Seated, Space, Unseated, assignments_of, s
 from cotenant.planning.sites import Pattern, Seat, pattern_of, seats_of, sites_of
 from cotenant.planning.ties import Ties
 
-MOST_GROUPS = 250_000  # of models at sites whose patterns are priced: rounds of generation times their number
+MOST_GROUPS = 200_000  # of models at sites whose patterns are priced: rounds of generation times their number
 FEWEST_ROUNDS = 10
-SEARCH_NODES = 3_000_000
-DIVE_ROUNDS = 10
+SEARCH_NODES = 400_000
 QUICK_NODES = 15_000
 LISTING_NODES = 30_000
 MOST_STEPS = 8
-PARTS = 20
+PARTS = 40
 _TOLERANCE = 1e-6
 _SMALLEST_STEP = 1e-3
 
@@ -62,8 +61,7 @@ def place_by_patterns(problem: Problem) -> Placement | None:
     relaxation = Relaxation(problem, space.sites, space.seats, missing=total + 1.0)
     relaxation.add(_singles(space))
     relaxation.add(pattern for _, pattern in greedy or ())
-    size = len(problem.names) * len(space.sites)
-    prices = relaxation.solve(rounds=max(FEWEST_ROUNDS, MOST_GROUPS // size), limit=SEARCH_NODES).prices
+    prices = relaxation.solve(rounds=_rounds(space), limit=SEARCH_NODES).prices
     if prices.bound > total + _TOLERANCE:
         return None  # even fractions of patterns leave a model out
     search = _Search(space, relaxation, prices, total, greedy)
@@ -74,6 +72,10 @@ def place_by_patterns(problem: Problem) -> Placement | None:
     order = [name for name in problem.objective if name != "cost"]
     seated = Ties(full, prices, search.cost, _moved(full, space, search.best)).settle(order)
     return _placement(full, seated, min(search.bound, search.cost), search.cost)
+
+
+def _rounds(space: Space) -> int:
+    return max(FEWEST_ROUNDS, MOST_GROUPS // (len(space.problem.names) * len(space.sites)))
 
 
 class _Search:
@@ -101,7 +103,12 @@ class _Search:
         self._dive()
         if self.best is not None and not self._is_closed():
             self.best = improve(
-                self._space, self._relaxation, self.best, rounds=PARTS, enough=self.bound, step=self._step
+                self._space,
+                self._relaxation,
+                self.best,
+                rounds=PARTS + len(self._space.problem.names) // 10,
+                enough=self.bound,
+                step=self._step,
             )
         self._prove(LISTING_NODES)
 
@@ -112,6 +119,8 @@ class _Search:
         """Whether the best is proven now: by one list of all that is cheaper, else step by step from the bound."""
         if self._is_closed() or self._ask(self.cost - self._step if self.best else self._total, nodes):
             return self._is_closed()
+        if self._step and self.cost - self.bound > MOST_STEPS * self._step + _TOLERANCE:
+            return False  # steps would not get there
         for _ in range(MOST_STEPS):
             ahead = 0.0 if self._step else (self.cost - self.bound) / MOST_STEPS
             if not self._ask(self.bound + ahead, nodes) or self._is_closed():
@@ -126,7 +135,10 @@ class _Search:
             return False
         cost = Limit(lambda one: self._space.sites[one.site].weight, lambda _: 0.0, most + _TOLERANCE)
         found = self._partition.minimise(
-            listing.patterns, weigh=cost.weigh, limits=(cost,), absolute_gap=max(_TOLERANCE, 0.4 * self._step)
+            listing.patterns,
+            weigh=cost.weigh,
+            limits=(cost,),
+            absolute_gap=max(_TOLERANCE, 0.4 * self._step),
         )
         if found is not None:
             self.best = found.seated
@@ -137,7 +149,10 @@ class _Search:
         return not self._partition.exhausted
 
     def _dive(self) -> None:
-        counts = self._relaxation.dive(rounds=DIVE_ROUNDS, limit=2 * SEARCH_NODES)
+        models = len(self._space.problem.names)
+        counts = self._relaxation.dive(
+            rounds=_rounds(self._space), at_once=1 + models // 120, limit=2 * SEARCH_NODES
+        )
         if counts is None:
             return
         seated = seat_patterns(self._space, trimmed(self._space, counts), {})

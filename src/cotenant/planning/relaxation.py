@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _SMOOTHING = 0.5
 _EPSILON = 1e-7
 _WHOLE = 1e-6
+_DIVE_ROUNDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,27 +157,28 @@ class Relaxation:
                 break
         return Relaxed(best, tuple(self._patterns), value, turn, self.nodes)
 
-    def dive(self, *, rounds: int, limit: int) -> tuple[tuple[Pattern, int], ...] | None:
-        """Round the largest share up, generate again for what is left, until all is whole: patterns with counts.
+    def dive(self, *, rounds: int, at_once: int, limit: int) -> tuple[tuple[Pattern, int], ...] | None:
+        """Round the largest shares up, generate again for what is left, until all is whole: patterns with counts.
 
-        None when a model ends without a place. The relaxation is spent afterwards: its prices bound nothing.
+        `at_once` shares are rounded in a step, up to ten rounds generated after it, `rounds` in all. None when a
+        model ends without a place. What is fixed stays fixed: go on with `whole`.
         """
         fixed: dict[int, int] = {}
-        while True:
-            shares = self._shares()
-            if self._missing() > _WHOLE:
-                return None
-            open_shares = {
-                number: share for number, share in enumerate(shares) if share > fixed.get(number, 0) + _WHOLE
+        while self._missing() <= _WHOLE:
+            broken = {
+                number: share
+                for number, share in enumerate(self._shares())
+                if share > fixed.get(number, 0) + _WHOLE
             }
-            if not open_shares:
+            if not broken:
                 return tuple((self._patterns[number], count) for number, count in sorted(fixed.items()))
-            whole = [number for number, share in open_shares.items() if share - int(share + _WHOLE) < _WHOLE]
-            best = max(open_shares, key=lambda number: (open_shares[number] - fixed.get(number, 0), -number))
-            for number in {*whole, best}:
-                fixed[number] = max(1, int(open_shares[number] + _WHOLE), fixed.get(number, 0))
+            whole = [number for number, share in broken.items() if share - int(share + _WHOLE) < _WHOLE]
+            largest = sorted(broken, key=lambda number: (fixed.get(number, 0) - broken[number], number))
+            for number in sorted({*whole, *largest[:at_once]}):
+                fixed[number] = max(1, int(broken[number] + _WHOLE), fixed.get(number, 0))
                 self._fix(number, fixed[number])
-            self._generate(rounds, limit)
+            rounds -= self._generate(min(rounds, _DIVE_ROUNDS), limit)
+        return None
 
     def _shares(self) -> tuple[float, ...]:
         return tuple(self._highs.getSolution().col_value)[len(self._problem.names) :]
@@ -202,14 +204,16 @@ class Relaxation:
                 if others.intersection(one.seats):
                     self._highs.changeColBounds(models + column, 0.0, 0.0)
 
-    def _generate(self, rounds: int, limit: int) -> None:
-        for _ in range(rounds):
+    def _generate(self, rounds: int, limit: int) -> int:
+        """Solve and price for `rounds` at most; how many it took. The master is solved at the end."""
+        for turn in range(rounds):
             _, pi, mu = self._solve_master()
             if self.nodes > limit or not self.add(
                 pattern for each in self._price(pi, mu, limit)[0] for pattern in each.patterns
             ):
-                return
+                return turn + 1
         self._highs.run()
+        return rounds
 
     def _solve_master(self) -> tuple[float, tuple[float, ...], tuple[float, ...]]:
         self._highs.run()

@@ -20,6 +20,7 @@ from cotenant.planning.sites import Pattern, pattern_of
 _TOLERANCE = 1e-6
 _HEADROOM_TOLERANCE = 1e-4  # a smaller share of a card is not worth a worse precision
 _GIB = 2**30
+_MOST_PATTERNS = 3_000  # a dozen programs are solved over them
 
 
 @dataclass(slots=True)
@@ -111,7 +112,7 @@ class Ties:
         listing = list_patterns(
             self.space, self.prices, self.cost, least_headroom=least, quality_first=self._quality_first
         )
-        return listing.patterns if listing.complete else ()
+        return listing.patterns if listing.complete and len(listing.patterns) <= _MOST_PATTERNS else ()
 
 
 def polished(space: Space, seated: Seated, order: Sequence[str]) -> Seated:
