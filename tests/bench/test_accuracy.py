@@ -58,7 +58,7 @@ def test_every_id_is_there_and_a_right_row_holds(measured):
 
 
 def test_a_refusal_counts_as_wrong(measured):
-    found = measured(record(), record(id="two", engine="mlc-llm"))
+    found = measured(record(), record(id="two", engine_version="0.2.0"))
     assert found["weights_within_2pct"]["value"] == 0.5
     assert found["weights_within_2pct"]["eligible"] == 2
     assert found["weights_within_2pct"]["answered"] == 1

@@ -76,7 +76,7 @@ def _checks(found: Allocation, free: Interval) -> list[Check]:
         checks.append(
             Check("loading its weights", total((part.weights.bytes, part.runtime.bytes)), free, where, hint)
         )
-        checks.append(Check("all of its buffers", _footprint(part), free, where, hint))
+        checks.append(Check("the sum of its buffers", _footprint(part), free, where, hint))
     return checks
 
 
