@@ -117,6 +117,7 @@ class ProfileRules:
     `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs.
     `prompt_logit_bytes`: alive per element of (tokens x vocabulary) where the warm-up asks for the logits of every
     prompt token, whole on each rank; `gathered_logits`: each rank holds its own part of them beside the whole.
+    `whole_prompts`: the batch is of prompts as long as they may be, each with one row of logits.
     """
 
     logit_bytes: float
@@ -131,6 +132,7 @@ class ProfileRules:
     resident_logit_bytes: float = 0.0
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False
+    whole_prompts: bool = False
     run: str = "profile run"  # what makes it reach that
 
 

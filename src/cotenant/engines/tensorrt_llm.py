@@ -20,7 +20,7 @@ from functools import lru_cache
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines.refusals import decimal, refuse_long, refuse_share, refuse_uneven, valued
 from cotenant.engines.rules import (
@@ -87,6 +87,11 @@ class TensorRtLlm:
         if gpu.vendor.lower() != "nvidia":
             raise UnsupportedError(
                 f"TensorRT-LLM runs on NVIDIA cards, not on {gpu.name}", hint="use vllm or sglang"
+            )
+        if any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups):
+            raise UnsupportedError(
+                f"TensorRT-LLM: how the states of {model.name} share memory with its cache is not known here",
+                hint="use vllm or sglang",
             )
         refuse_uneven(self.title, model, settings)
         refuse_share("free_gpu_memory_fraction", settings.gpu_memory_utilization)
@@ -172,6 +177,7 @@ def _rules(release: _Release) -> MemoryRules:
             logit_bytes_low=4.0,
             logit_bytes_small=6.0,
             compiled=release >= (0, 17),
+            whole_prompts=True,
             run="dummy prompts",
         ),
         runtime=RuntimeRules(

@@ -199,6 +199,7 @@ def _profile_rules(release: _Release) -> ProfileRules:
         compiled=False,
         prompt_logit_bytes=prompts,
         gathered_logits=True,
+        whole_prompts=True,
         run="warm-up",
     )
 

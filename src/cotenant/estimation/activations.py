@@ -50,10 +50,11 @@ def activations(
 ) -> Term:
     """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
     latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
+    lengths = latent or rules.whole_prompts
     key = (
         settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
-        settings.max_model_len if latent else 0, settings.block_size, settings.enforce_eager,
-        settings.max_graph_batch,
+        settings.max_model_len if lengths else 0, settings.max_input_tokens, settings.block_size,
+        settings.enforce_eager, settings.max_graph_batch,
     )  # fmt: skip
     return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
 
@@ -66,7 +67,7 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     layer = _layer_bytes(model, widths, tokens, settings, rules)
     sampler, rows = 0.0, 0
     if last_stage and not model.encoder_only:
-        rows = min(settings.max_num_seqs or 1, tokens, settings.max_graph_batch or tokens)
+        rows = _rows(settings, tokens, rules)
         sampler = _sampler_bytes(model, rows, tokens, rules)
     resident = rows * model.vocab_size * rules.resident_logit_bytes
     prompts = _prompt_logits(model, tokens, settings, rules) if last_stage else 0.0
@@ -88,6 +89,14 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     what += "; the vision encoder's images are known only roughly"
     most = max(high, value) + images.doubt * images.peak
     return Term(Interval(round(low), round(value), round(most)), f"{rules.run}: {what}")
+
+
+def _rows(settings: EngineSettings, tokens: int, rules: ProfileRules) -> int:
+    """Rows of logits that are sampled at once: of every slot, or of the prompts that fill the batch."""
+    if rules.whole_prompts:
+        longest = settings.max_input_tokens or (settings.max_model_len or 2) - 1
+        return -(-tokens // max(1, min(tokens, longest)))
+    return min(settings.max_num_seqs or 1, tokens, settings.max_graph_batch or tokens)
 
 
 def _prompt_logits(model: ModelSpec, tokens: int, settings: EngineSettings, rules: ProfileRules) -> float:

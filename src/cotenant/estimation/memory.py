@@ -183,7 +183,7 @@ def _warnings(model: ModelSpec, gpu: GpuSpec, memory: ReplicaMemory, used_bytes:
     if not gpu.cuda_measured and not memory.capacity.is_exact:
         span = f"{format_gib(memory.capacity.low)} to {format_gib(memory.capacity.high)}"
         found.append(f"no log of the {gpu.name} says what CUDA reports as its total; taken as {span}")
-    found += _pool_warnings(memory)
+    found += _pool_warnings(memory, any(group.window is not None for group in model.layer_groups))
     if used_bytes and memory.rules.runtime.others_in_budget:
         found.append("this version charges what others hold on the card to the new engine's budget")
     if not memory.rules.cache.hybrid and any(g.kind is AttentionKind.RECURRENT for g in model.layer_groups):
@@ -191,7 +191,7 @@ def _warnings(model: ModelSpec, gpu: GpuSpec, memory: ReplicaMemory, used_bytes:
     return tuple(found)
 
 
-def _pool_warnings(memory: ReplicaMemory) -> list[str]:
+def _pool_warnings(memory: ReplicaMemory, windowed: bool) -> list[str]:
     """What an engine says nothing of: a pool below one longest sequence, a size that it has no option for."""
     found, settings = [], memory.settings
     length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
@@ -200,6 +200,8 @@ def _pool_warnings(memory: ReplicaMemory) -> list[str]:
         if 0 < blocks < memory.layout.sequence_blocks(length, batch):
             tokens = memory.layout.tokens_as_printed(blocks, length, batch)
             found.append(f"the pool holds {tokens:,} tokens: requests up to {length:,} are refused or cut there")
+    if memory.rules.pool.of_free and not memory.rules.cache.hybrid and windowed:
+        found.append("sliding layers are cached whole, every token of them")
     if settings.kv_cache_memory_bytes is not None and not memory.rules.has_cache_bytes:
         found.append("this engine has no option for the bytes of its pool; they are counted as if it had")
     return found
