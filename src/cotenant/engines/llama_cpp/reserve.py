@@ -8,9 +8,10 @@ from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.engines.llama_cpp.cache import cells
-from cotenant.engines.llama_cpp.compute import Part, Reserve, compute_bytes, host_bytes
+from cotenant.engines.llama_cpp.compute import compute_bytes, host_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement
-from cotenant.engines.llama_cpp.shape import GraphShape, LayerShape, graph_shape
+from cotenant.engines.llama_cpp.shape import LayerShape, graph_shape
+from cotenant.engines.llama_cpp.worst_case import Part, Reserve
 
 PIPELINE_COPIES = 4  # GGML_SCHED_MAX_COPIES
 _OFFLOAD_ROWS = 32  # from so many rows on, an operation on host weights is computed by the GPU
@@ -102,8 +103,3 @@ def copies(placement: Placement) -> int:
     """Copies of every input: several GPUs work as a pipeline when nothing stayed with the host."""
     several = placement.whole and placement.pipeline
     return PIPELINE_COPIES if several and len({*placement.layers, placement.output}) > 1 else 1
-
-
-def shape_of(model: ModelSpec) -> GraphShape:
-    """The shape that the buffers follow from."""
-    return graph_shape(model)

@@ -1,0 +1,339 @@
+"""The worst-case graph that llama.cpp reserves for, as a list of tensors.
+
+Built as src/llama-graph.cpp and src/models/*.cpp build it: one micro-batch of n_ubatch tokens over a full cache,
+in the order in which the results are computed.
+"""
+
+from __future__ import annotations
+
+from cotenant.domain.model import AttentionKind
+from cotenant.engines.llama_cpp.ggml import Graph, Tensor
+from cotenant.engines.llama_cpp.shape import FeedForward, GraphShape, LayerShape, Mixer
+from cotenant.engines.llama_cpp.worst_case import Part, Reserve
+
+_HALF, _INDEX = 2, 8  # bytes of f16 and of i64
+_POSITIONS = 4  # rotary positions in sections, one for each
+
+
+class GraphBuilder:
+    """One graph; the inputs are made once and shared by the layers."""
+
+    def __init__(self, shape: GraphShape, reserve: Reserve) -> None:
+        self.graph = Graph()
+        self.shape, self.reserve = shape, reserve
+        g, r = self.graph, reserve
+        self.tokens = g.input(r.tokens)
+        self.positions = g.input(r.tokens * (_POSITIONS if self._sectioned() else 1))
+        self.out_ids = g.input(r.outputs)
+        self.masks = {
+            window: g.input(cells, r.tokens, element=r.mask_bytes)
+            for window, cells in ((False, r.cells), (True, r.window_cells))
+        }
+        self.key_rows = {window: g.input(r.tokens, element=_INDEX) for window in (False, True)}
+        widest = max((layer.mixer.kv_heads * layer.mixer.value_width for layer in shape.layers), default=0)
+        spread = 1 if r.flash else widest
+        self.value_rows = {window: g.input(r.tokens * spread, element=_INDEX) for window in (False, True)}
+        self.state_ids = g.input(r.sequences)
+        self._casts: dict[bool, Tensor] = {}
+        self._per_layer: Tensor | None = None
+        self._copied = self._copied_experts = 0.0
+
+    def _sectioned(self) -> bool:
+        """Rotary positions in four sections (Qwen's multimodal families)."""
+        return any(layer.mixer.kind is AttentionKind.RECURRENT for layer in self.shape.layers)
+
+    def _kinds(self) -> set[AttentionKind]:
+        return {layer.mixer.kind for layer in self.shape.layers}
+
+    def program_inputs(self) -> list[Tensor]:
+        """Everything that the program fills in before a run."""
+        found = [self.tokens, self.positions, self.out_ids]
+        found += [self.graph.input(self.shape.hidden, self.reserve.tokens) for _ in range(self.reserve.vectors)]
+        for window in (False, True):
+            layers = [layer for layer in self.shape.layers if _is_windowed(layer.mixer) == window]
+            if any(layer.mixer.heads for layer in layers):
+                found.append(self.masks[window])
+                if self.reserve.row_stores:
+                    found += [self.key_rows[window], self.value_rows[window]]
+        if AttentionKind.RECURRENT in self._kinds():
+            found.append(self.state_ids)
+        return found
+
+    def embedding_rows(self) -> Tensor:
+        """Rows of the embedding, picked where it lies."""
+        return self.graph.new((self.shape.hidden, self.reserve.tokens), self.tokens)
+
+    def build(self, part: Part) -> Graph:
+        """The graph of one device."""
+        g, r, shape = self.graph, self.reserve, self.shape
+        if not part.first and r.flash:  # the first device casts the masks and hands them on
+            self._casts = {window: g.input(*mask.shape, element=_HALF) for window, mask in self.masks.items()}
+        if part.first and part.host:
+            stream = g.expand(self.embedding_rows())
+            for _ in range(r.vectors):
+                g.hold(g.input(shape.hidden, r.tokens))
+        else:
+            stream = g.input(shape.hidden, r.tokens)
+        if part.first and shape.scaled:
+            stream = g.inplace(stream)
+        if shape.per_layer_width:
+            self._per_layer = self._per_layer_inputs(stream)
+        for number, layer in enumerate(part.layers):
+            last = part.last and number == len(part.layers) - 1
+            stream = self._layer(stream, layer, ends=last and not r.late_outputs)
+        if part.last:
+            stream = self._head(stream, part)
+        g.expand(stream)
+        return g
+
+    def _per_layer_inputs(self, stream: Tensor) -> Tensor:
+        """Projection of the stream to every layer's own embedding, added to the rows picked on the host."""
+        g, width = self.graph, self.shape.per_layer_width
+        projected = g.inplace(g.new((width, self.reserve.tokens), stream))
+        normed = self._norm(g.view(projected))
+        mixed = g.inplace(g.inplace(normed, g.input(width, self.reserve.tokens)))
+        return g.new((width, self.reserve.tokens), mixed)
+
+    def _head(self, stream: Tensor, part: Part) -> Tensor:
+        g, r = self.graph, self.reserve
+        normed = self._norm(stream)
+        if r.late_outputs:
+            normed = g.new((self.shape.hidden, r.outputs), normed, self.out_ids)
+        if not self.shape.vocab or self.shape.encoder:
+            return normed
+        sources = [normed]
+        if part.head_copy_bytes:
+            sources.append(Tensor((part.head_copy_bytes,), part.head_copy_bytes))
+            g.expand(sources[-1])
+        return g.new((self.shape.vocab, r.outputs), *sources)
+
+    def _norm(self, stream: Tensor) -> Tensor:
+        """rms_norm, then the weight: the second in place."""
+        return self.graph.inplace(self.graph.inplace(stream))
+
+    def _product(self, rows: int, source: Tensor, width: int) -> Tensor:
+        """A matrix of `rows` x `width` times the source, with a copy of the matrix where it lies elsewhere."""
+        shape = (rows, *source.shape[1:]) if len(source.shape) == 2 else (rows, self.reserve.tokens)
+        return self.graph.new(shape, source, *self._copy(rows * width * self._copied))
+
+    def _copy(self, size: float) -> tuple[Tensor, ...]:
+        return (Tensor((int(size),), int(size)),) if size else ()
+
+    def _layer(self, stream: Tensor, layer: LayerShape, *, ends: bool) -> Tensor:
+        g = self.graph
+        self._copied, self._copied_experts = layer.copied, layer.copied_experts
+        residual = stream
+        normed = self._norm(stream)
+        if layer.mixer.kind is AttentionKind.RECURRENT:
+            g.expand(normed)
+            mixed = self._recurrent(normed, layer.mixer)
+        elif layer.mixer.kind is AttentionKind.LATENT:
+            mixed = self._latent(normed, layer.mixer)
+        elif layer.mixer.heads:
+            mixed = self._attention(normed, layer.mixer)
+        else:
+            mixed = normed
+        if ends:
+            rows = (self.shape.hidden, self.reserve.outputs)
+            mixed, residual = g.new(rows, mixed, self.out_ids), g.new(rows, residual, self.out_ids)
+        if layer.norms == 4:
+            mixed = self._norm(mixed)
+        joined = g.inplace(mixed, residual)
+        forward = self._forward(self._norm(joined), layer.forward)
+        if layer.norms == 4:
+            forward = self._norm(forward)
+        out = g.inplace(forward, joined)
+        if self._per_layer is not None:
+            out = self._with_per_layer(out, self._per_layer, ends=ends)
+        return out
+
+    def _with_per_layer(self, out: Tensor, rows: Tensor, *, ends: bool) -> Tensor:
+        g = self.graph
+        tokens = self.reserve.outputs if ends else self.reserve.tokens
+        width = max(1, self.shape.per_layer_width // max(1, len(self.shape.layers)))
+        gate = g.inplace(g.new((width, tokens), out))
+        row = g.view(rows, width, self.reserve.tokens)
+        if ends:
+            row = g.new((width, tokens), row, self.out_ids)
+        lifted = self._norm(g.new((self.shape.hidden, tokens), g.inplace(gate, row)))
+        return g.inplace(out, lifted)
+
+    def _attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
+        g, r = self.graph, self.reserve
+        full = self._product(mixer.queries, cur, self.shape.hidden)
+        full = g.inplace(full) if mixer.biased else full
+        width = mixer.heads * mixer.key_width
+        query = g.view(full, mixer.key_width, mixer.heads, r.tokens)
+        if mixer.normed:
+            query = g.inplace(g.new(query.shape, query))
+        gate = g.new((width, r.tokens), g.view(full, width, r.tokens)) if mixer.queries > width else None
+        query = g.inplace(query, self.positions)
+        key, value = (None, None) if mixer.kind is AttentionKind.NONE else self._keys_and_values(cur, mixer)
+        mixed = self._attend(query, key, value, mixer)
+        if gate is not None:
+            mixed = g.inplace(mixed, g.inplace(gate))
+        out = self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width)
+        return g.inplace(out) if mixer.biased else out
+
+    def _keys_and_values(self, cur: Tensor, mixer: Mixer) -> tuple[Tensor, Tensor]:
+        g, tokens = self.graph, self.reserve.tokens
+        key = self._product(mixer.kv_heads * mixer.key_width, cur, self.shape.hidden)
+        value = self._product(mixer.kv_heads * mixer.value_width, cur, self.shape.hidden)
+        if mixer.biased:
+            key, value = g.inplace(key), g.inplace(value)
+        key = g.view(key, mixer.key_width, mixer.kv_heads, tokens)
+        key = self._norm(key) if mixer.normed else key
+        return g.inplace(key, self.positions), g.view(value, mixer.value_width, mixer.kv_heads, tokens)
+
+    def _attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, mixer: Mixer) -> Tensor:
+        """Store this batch's keys and values (None: the layer reads another one's cache), then attend over it."""
+        g, r = self.graph, self.reserve
+        window = _is_windowed(mixer)
+        g.expand(query)
+        if key is not None and value is not None:
+            for result in (value, key) if r.values_first else (key, value):
+                g.expand(result)
+            g.store(key, *((self.key_rows[window],) if r.row_stores else ()))
+            g.store(value, *((self.value_rows[window],) if r.row_stores else ()))
+        mask = self._mask(window)
+        cells = r.window_cells if window else r.cells
+        if r.flash:
+            mixed = g.new((mixer.value_width, mixer.heads, r.tokens), query, mask)
+            return g.expand(g.view(mixed, mixer.value_width * mixer.heads, r.tokens))
+        scores = g.new((cells, r.tokens, mixer.heads), g.view(query))
+        scores = g.inplace(scores, mask)
+        mixed = g.new((mixer.value_width, r.tokens, mixer.heads), scores)
+        return g.expand(g.new((mixer.value_width * mixer.heads, r.tokens), g.view(mixed)))
+
+    def _mask(self, window: bool) -> Tensor:
+        """The mask as attention wants it: fused attention takes f16, cast once where the program fills f32."""
+        mask = self.masks[window]
+        if not self.reserve.flash or self.reserve.mask_bytes == _HALF:
+            return mask
+        if window not in self._casts:
+            self._casts[window] = self.graph.new(mask.shape, mask, element=_HALF)
+        return self._casts[window]
+
+    def _latent(self, cur: Tensor, mixer: Mixer) -> Tensor:
+        """MLA with absorbed projections: queries meet the compressed cache, values are decompressed after
+        (src/models/deepseek2.cpp)."""
+        g, r = self.graph, self.reserve
+        heads, wide, up = mixer.heads, mixer.key_width, mixer.up_width or 128
+        query = cur
+        if mixer.low_rank:
+            query = self._norm(g.new((mixer.low_rank, r.tokens), cur))
+        query = g.new((mixer.queries or heads * (up + 64), r.tokens), query)
+        compressed = g.new((wide, r.tokens), cur)
+        turned = g.new((64, heads, r.tokens), g.view(query, 64, heads, r.tokens), self.positions)
+        key_turned = g.new((64, r.tokens), g.view(compressed, 64, r.tokens), self.positions)
+        latent = g.new((wide - 64, r.tokens), g.view(compressed, wide - 64, r.tokens))
+        latent = g.inplace(latent)
+        absorbed = g.new((wide - 64, r.tokens, heads), g.view(query, up, r.tokens, heads))
+        joined = g.new((wide, heads, r.tokens), turned, g.view(absorbed, wide - 64, heads, r.tokens))
+        key = g.new((wide, 1, r.tokens), key_turned, latent)
+        for result in (joined, latent, key):
+            g.expand(result)
+        g.store(key, self.key_rows[False])
+        mask = self._mask(False)
+        if r.flash:
+            mixed = g.new((wide - 64, heads, r.tokens), joined, mask)
+            back = g.new((up, r.tokens, heads), g.view(mixed, wide - 64, r.tokens, heads))
+        else:
+            scores = g.inplace(g.new((r.cells, r.tokens, heads), g.view(joined)), mask)
+            back = g.new((up, r.tokens, heads), g.new((wide - 64, r.tokens, heads), scores))
+        flat = g.expand(g.new((up * heads, r.tokens), g.view(back)))
+        return g.new((self.shape.hidden, r.tokens), flat)
+
+    def _recurrent(self, cur: Tensor, mixer: Mixer) -> Tensor:
+        """A gated delta net (src/models/qwen35.cpp, delta-net-base.cpp)."""
+        g, r = self.graph, self.reserve
+        channels, inner = mixer.channels, mixer.inner
+        keys = (channels - inner) // 2
+        mixed = g.new((channels, r.tokens), cur)
+        z = g.new((inner, r.tokens), cur)
+        heads = max(1, inner // 128)
+        beta = g.inplace(g.view(g.new((heads, r.tokens), cur)))
+        alpha = g.inplace(g.inplace(g.inplace(g.view(g.new((heads, r.tokens), cur)))))
+        history = (mixer.kernel - 1) * r.sequences
+        states = g.expand(g.new(((mixer.kernel - 1) * channels, r.sequences), self.state_ids))
+        joined = g.new((r.tokens + history, channels), g.view(states), g.view(mixed))
+        g.store(g.view(joined, mixer.kernel - 1, channels))
+        state = g.expand(g.new((mixer.state, r.sequences), self.state_ids))
+        convolved = g.inplace(g.new((channels, r.tokens), joined))
+        query = self._unit(g.view(convolved, keys, r.tokens))
+        key = self._unit(g.view(convolved, keys, r.tokens))
+        value = g.view(convolved, inner, r.tokens)
+        if not r.fused_recurrence:
+            return self._chunked(query, key, value, alpha, beta, state, z, mixer)
+        result = g.new(
+            (inner * r.tokens + mixer.state * r.sequences,), query, key, value, alpha, beta, g.view(state)
+        )
+        g.store(g.view(result, mixer.state, r.sequences))
+        output = g.view(result, inner, r.tokens)
+        normed = g.inplace(g.new((inner, r.tokens), output))
+        gated = g.inplace(normed, g.inplace(g.view(z)))
+        return g.new((self.shape.hidden, r.tokens), g.view(gated, inner, r.tokens))
+
+    def _unit(self, part: Tensor) -> Tensor:
+        return self.graph.new(part.shape, part)
+
+    def _chunked(
+        self, query: Tensor, key: Tensor, value: Tensor, alpha: Tensor, beta: Tensor, state: Tensor, z: Tensor,
+        mixer: Mixer,
+    ) -> Tensor:  # fmt: skip
+        """Without the fused operation: chunks of 64 tokens, each intermediate of its own."""
+        g, r = self.graph, self.reserve
+        wide = (mixer.inner, r.tokens)
+        repeated = [g.new(wide, part) for part in (query, key)]
+        flat = [g.new(wide, part) for part in (*repeated, value)]
+        scaled = g.new(wide, flat[1], beta)
+        weighted = g.new(wide, flat[2], beta)
+        decays = g.new((64, mixer.inner // 128, r.tokens), alpha)
+        solved = g.new(wide, weighted, scaled, decays, flat[0], g.view(state))
+        gated = g.inplace(g.inplace(g.new(wide, solved)), g.inplace(g.view(z)))
+        return g.new((self.shape.hidden, r.tokens), g.view(gated))
+
+    def _forward(self, cur: Tensor, forward: FeedForward) -> Tensor:
+        if forward.experts:
+            mixed = self._experts(cur, forward)
+            return self.graph.inplace(mixed, self._dense(cur, forward)) if forward.inner else mixed
+        return self._dense(cur, forward) if forward.inner else cur
+
+    def _dense(self, cur: Tensor, forward: FeedForward) -> Tensor:
+        g = self.graph
+        tokens = cur.shape[-1]
+        up = self._product(forward.inner, cur, self.shape.hidden)
+        if not forward.gated:
+            return self._product(self.shape.hidden, g.inplace(up), forward.inner)
+        gate = self._product(forward.inner, cur, self.shape.hidden)
+        inner = (forward.inner, tokens)
+        product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
+        return self._product(self.shape.hidden, product, forward.inner)
+
+    def _experts(self, cur: Tensor, forward: FeedForward) -> Tensor:
+        g = self.graph
+        tokens, used = cur.shape[-1], forward.used
+        probabilities = g.inplace(g.new((forward.experts, tokens), cur))
+        order = g.new((forward.experts, tokens), probabilities)
+        chosen = g.view(order, used, tokens)
+        weights = g.new((used, tokens), g.view(probabilities), chosen)
+        weights = g.expand(g.inplace(g.view(weights), g.inplace(g.new((1, tokens), g.view(weights)))))
+        inner = (forward.expert_inner, used, tokens)
+        matrices = forward.experts * forward.expert_inner * self.shape.hidden * self._copied_experts
+        up = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
+        gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
+        product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
+        lifted = g.expand(
+            g.inplace(
+                g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices)), g.view(weights)
+            )
+        )
+        parts = [g.expand(g.view(lifted, self.shape.hidden, tokens)) for _ in range(used)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = g.expand(g.inplace(total, part))
+        return total
+
+
+def _is_windowed(mixer: Mixer) -> bool:
+    return mixer.kind in (AttentionKind.SLIDING, AttentionKind.CHUNKED)

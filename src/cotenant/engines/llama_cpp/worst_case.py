@@ -1,0 +1,43 @@
+"""What llama.cpp reserves for at start, and which part of the work a device does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.engines.llama_cpp.shape import LayerShape
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """What is reserved for: `tokens` of a micro-batch with `outputs` rows of logits, `sequences` slots; the cache
+    has `cells` a stream (`window_cells` in sliding layers). `mask_bytes` is an element of the attention mask as
+    the program fills it in; where it is 4 and attention is fused, the device holds an f16 copy beside.
+    `late_outputs`: rows are picked behind the last layer, not in it. `vectors` inputs of embeddings are
+    held beside the token ids though none is used. `row_stores`: rows are stored by index (set_rows), an i64
+    each."""
+
+    tokens: int
+    outputs: int
+    sequences: int
+    streams: int
+    cells: int
+    window_cells: int
+    flash: bool
+    mask_bytes: int
+    vectors: int
+    row_stores: bool
+    fused_recurrence: bool
+    glu: bool  # gate and up are joined by one operation with a result of its own
+    values_first: bool = True  # values are computed before keys; caches with windows keep the older order
+    late_outputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one device computes: `first` begins with the embeddings, `last` ends with the logits."""
+
+    layers: tuple[LayerShape, ...]
+    first: bool
+    last: bool
+    host: bool = False  # the CPU, which also holds the program's inputs
+    head_copy_bytes: int = 0  # the output layer, where it is copied over from the host
