@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cotenant.planning.patterns import PatternSearch
+from cotenant.planning.patterns import Keep, PatternSearch
 from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Space
 from cotenant.planning.sites import Pattern
@@ -35,7 +35,7 @@ def list_patterns(
     most_cost: float,
     *,
     least_headroom: float = 0.0,
-    quality_first: bool = False,
+    keep: Keep = "smallest",
     most_nodes: int = MOST_NODES,
 ) -> Listing:
     """Every pattern for placements of at most `most_cost` that leave `least_headroom` of each card free."""
@@ -45,7 +45,7 @@ def list_patterns(
     left = most_nodes
     for number, (site, price) in enumerate(zip(space.sites, prices.sites, strict=True)):
         search = PatternSearch(space.problem, space.sites, number, space.seats, least_headroom=least_headroom)
-        one = search.above(values, site.weight + price - gap, limit=left, quality_first=quality_first)
+        one = search.above(values, site.weight + price - gap, limit=left, keep=keep)
         left -= one.nodes
         found += one.patterns
         if not one.complete or left <= 0 or len(found) > MOST_PATTERNS:

@@ -5,8 +5,8 @@
 
 The bound at depth j is the optimum of the plain multiple-choice knapsack over models from j on in what is left,
 with claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
-Rounding may only make the search longer, never its answer wrong. A search that exhausts its work limit returns that
-bound instead of the maximum.
+Rounding may only make the search longer, never its answer wrong. A search that exhausts its work limit returns
+that bound instead of the maximum.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
-from typing import Any
+from math import ceil, inf
+from typing import Any, Literal
 
 from cotenant.planning.problem import Problem
 from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
@@ -23,6 +23,7 @@ from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
 _CELLS = 512
 _EPSILON = 1e-9
 
+Keep = Literal["smallest", "best", "all"]
 Option = tuple[int, float, float, int]
 """(claim_bytes, busy, busy + slack, option)"""
 Chosen = tuple[tuple[int, int], ...]
@@ -57,7 +58,7 @@ class PatternSearch:
     ) -> None:
         self._problem, self._sites, self._site, self._seats = problem, sites, site, seats
         where = sites[site]
-        self._room = int(where.room_bytes - least_headroom * where.capacity_bytes)
+        self._room = ceil(where.room_bytes - least_headroom * where.capacity_bytes)  # a share is a rounded figure
         self._unit = max(1, -(-self._room // _CELLS))
         self._places: dict[int, list[Places]] = defaultdict(list)
         for number, seat in enumerate(seats):
@@ -79,10 +80,13 @@ class PatternSearch:
         """The patterns that raised the best value above `floor`, the best last."""
         return self._search(values, floor, limit, every=False)
 
-    def above(self, values: Sequence[float], floor: float, *, limit: int, quality_first: bool = False) -> Found:
-        """Every pattern worth `floor` or more, one of each set of seats: the smallest, or the best in quality."""
+    def above(self, values: Sequence[float], floor: float, *, limit: int, keep: Keep = "smallest") -> Found:
+        """Every pattern worth `floor` or more: of each set of seats the one that claims least, the one that is best
+        in quality, or all, as `keep` says."""
         found = self._search(values, floor, limit, every=True)
-        return replace(found, patterns=_one_a_set(found.patterns, quality_first=quality_first))
+        if keep == "all":
+            return found
+        return replace(found, patterns=_one_a_set(found.patterns, quality_first=keep == "best"))
 
     def _groups(self, values: Sequence[float], least: float) -> list[Group]:
         """Models with a seat worth more than `least`, the most valuable by the byte first."""

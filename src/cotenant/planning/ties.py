@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.partition import Limit, Partition, Solution
+from cotenant.planning.patterns import Keep
 from cotenant.planning.problem import contention_holds
 from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Seated, Space
@@ -37,7 +38,7 @@ class Ties:
     cost: float
     best: Seated
     _least: float = 0.0
-    _quality_first: bool = False
+    _keep: Keep = "smallest"
     _limits: list[Limit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -58,13 +59,15 @@ class Ties:
 
     def _settle_headroom(self) -> None:
         low = _least_of(self.best)
-        patterns = self._list(low)
+        patterns = self._list(low, "all" if self._keep == "best" else None)
         steps = sorted({one.headroom for one in patterns if one.headroom > low + _TOLERANCE})
         first, last = 0, len(steps)  # steps[:first] can be kept, steps[last:] cannot
         while first < last:
             middle = (first + last) // 2
             least = steps[middle]
-            kept = self._list(least) if self._quality_first else [one for one in patterns if one.headroom >= least]
+            kept = (
+                self._list(least) if self._keep == "best" else [one for one in patterns if one.headroom >= least]
+            )
             found = Partition(self.space).minimise(kept, weigh=lambda _: 0.0, limits=self._limits)
             if found is None:
                 last = middle
@@ -74,7 +77,7 @@ class Ties:
         self._least = low - _HEADROOM_TOLERANCE
 
     def _settle_quality(self) -> None:
-        self._quality_first = True
+        self._keep = "best"
 
         def rank(seat: int) -> float:
             mine = self.space.seats[seat]
@@ -108,10 +111,8 @@ class Ties:
             self.best = found.seated
             self._limits.append(Limit(total.weigh, total.weigh_seat, found.value + _TOLERANCE))
 
-    def _list(self, least: float) -> tuple[Pattern, ...]:
-        listing = list_patterns(
-            self.space, self.prices, self.cost, least_headroom=least, quality_first=self._quality_first
-        )
+    def _list(self, least: float, keep: Keep | None = None) -> tuple[Pattern, ...]:
+        listing = list_patterns(self.space, self.prices, self.cost, least_headroom=least, keep=keep or self._keep)
         return listing.patterns if listing.complete and len(listing.patterns) <= _MOST_PATTERNS else ()
 
 
