@@ -4,11 +4,13 @@
     cache     OLLAMA_KV_CACHE_TYPE for K and V alike; sliding layers keep the whole context in llama.cpp's runner,
               which takes the library's own defaults (swa_full on) and not those of llama-server; its own engine
               keeps the window, or 4,096 tokens, a slot, and one batch
-    compute   a row of logits for every token of a batch: the runner sets no cap
+    compute   a row of logits for every token of a batch, since llama.cpp's runner sets no cap; a row a slot in its
+              own engine
     offload   num_gpu layers; without it as many as Ollama's own estimate says fit
 
-Read from ollama/ollama: llama/llama.go (NewContextParams), envconfig/config.go, docs/context-length.mdx. Models
-that its own engine runs (Go) have other graphs: their compute buffer is known only roughly.
+Read from ollama/ollama: llama/llama.go (NewContextParams), runner/ollamarunner/runner.go (reserveWorstCaseGraph),
+kvcache/causal.go, envconfig/config.go, docs/context-length.mdx. Models that its own engine runs (Go) have other
+graphs: their compute buffer is known only roughly.
 """
 
 from __future__ import annotations
