@@ -15,6 +15,7 @@ from cotenant.engines import find_engine
 from cotenant.engines.rules import Base
 from cotenant.engines.sglang import SGLANG
 from cotenant.errors import UnsupportedError
+from cotenant.estimation.inverse import settings_for_pool
 from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.memory import replica_memory
 from cotenant.estimation.pool import room_of
@@ -194,3 +195,21 @@ def test_resolving_twice_changes_nothing(spec):
 
 def test_it_is_found_by_its_names():
     assert find_engine("sgl@0.5.3.post1") == (SGLANG, Version((0, 5, 3)))
+
+
+def test_a_need_is_asked_for_in_tokens_except_beside_states(spec):
+    """max_total_tokens bounds the cache whatever neighbours hold; a pool of states follows the fraction alone."""
+    for model, ranks, capped in (
+        ("meta-llama/Llama-3.1-8B-Instruct", 1, True),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", 2, False),
+    ):
+        asked = EngineSettings(max_model_len=8192, max_num_seqs=8, tensor_parallel_size=ranks)
+        sizing = settings_for_pool(
+            spec(model), H200, asked, engine=SGLANG, version=SGLANG.newest, format=find_format("bf16"),
+            kv_bytes=2 * GIB,
+        )  # fmt: skip
+        assert (sizing.settings.kv_cache_tokens is not None) is capped
+        memory = replica_memory(
+            spec(model), H200, sizing.settings, engine=SGLANG, version=SGLANG.newest, format=find_format("bf16")
+        )
+        assert memory.stages[0].room.low >= 2 * GIB

@@ -10,7 +10,7 @@ from math import ceil, floor
 
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Base, EngineRules
 from cotenant.errors import UnsupportedError
@@ -101,7 +101,7 @@ def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing
             f"needs {format_gib(surely)} with its KV cache, the card has {format_gib(capacity.low)}",
             hint="fewer or shorter sequences, smaller weights, or more GPUs",
         )
-    if memory.rules.has_cache_tokens and memory.layout.groups:
+    if memory.rules.has_cache_tokens and memory.layout.groups and not _has_states(memory):
         return _capped(memory, needs)
     chosen = replace(memory.settings, gpu_memory_utilization=share)
     note = "the fraction holds the pool at the upper end of the other terms' 90 % interval"
@@ -109,6 +109,11 @@ def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing
         return Sizing(chosen, max(needs), likely + outside.value, surely + outside.high, note)
     budget = ceil(share * memory.rules.pool.usable * capacity.value)
     return Sizing(chosen, max(needs), budget + outside.value, budget + outside.high, note)
+
+
+def _has_states(memory: ReplicaMemory) -> bool:
+    """Whether states have a pool beside the tokens', which a number of tokens does not bound."""
+    return any(group.kind is AttentionKind.RECURRENT for group in memory.layout.groups)
 
 
 def _share_for(memory: ReplicaMemory, needs: list[int]) -> float:

@@ -67,7 +67,9 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
             "minimum_bytes": cache.minimum_bytes,
         },
         "traffic": _demand(estimate.demand),
-        "host": None if estimate.host is None else {
+        "host": None
+        if estimate.host is None
+        else {
             "weights_bytes": estimate.host.weights,
             "kv_cache_bytes": estimate.host.kv_cache,
             "compute_bytes": estimate.host.compute,
@@ -178,6 +180,7 @@ def _replica(replica: ReplicaPlan) -> Document:
         **settings_document(settings),
         "gpu_memory_utilization": settings.gpu_memory_utilization,
         "kv_cache_memory_bytes": settings.kv_cache_memory_bytes,
+        **({} if settings.kv_cache_tokens is None else {"kv_cache_tokens": settings.kv_cache_tokens}),
         "adapters": [
             {"name": one.name, "rank": one.rank, "source": one.source, "share": one.share}
             for one in replica.adapters
