@@ -6,7 +6,10 @@ import pytest
 
 from cotenant import estimate
 from cotenant.domain.engine import EngineSettings
-from cotenant.engines import SGLANG_WORDS, TENSORRT_LLM_WORDS, TGI_WORDS, find_engine, own_word, read_words
+from cotenant.engines import find_engine, own_word, read_words
+from cotenant.engines.sglang import WORDS as SGLANG_WORDS
+from cotenant.engines.tensorrt_llm import WORDS as TENSORRT_LLM_WORDS
+from cotenant.engines.tgi import WORDS as TGI_WORDS
 from cotenant.errors import InputError, InputErrors
 
 MODEL, GPU = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
