@@ -23,7 +23,7 @@ from cotenant.planning.seating import Seated, Space, Unseated, add_node_rows, se
 from cotenant.planning.sites import Pattern, pattern_of
 
 _FEWEST_NODES = 20
-_MOST_WORK = 400_000  # branch-and-bound nodes times patterns: some seconds at most
+_MOST_WORK = 200_000  # branch-and-bound nodes times patterns: some seconds at most
 
 Weigh = Callable[[Pattern], float]
 WeighSeat = Callable[[int], float]

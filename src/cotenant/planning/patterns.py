@@ -81,8 +81,8 @@ class PatternSearch:
         return self._search(values, floor, limit, every=False)
 
     def above(self, values: Sequence[float], floor: float, *, limit: int, keep: Keep = "smallest") -> Found:
-        """Every pattern worth `floor` or more: of each set of seats the one that claims least, the one that is best
-        in quality, or all, as `keep` says."""
+        """Every pattern worth `floor` or more: of each set of seats that which claims least, that which is best in
+        quality, or all, as `keep` says."""
         found = self._search(values, floor, limit, every=True)
         if keep == "all":
             return found

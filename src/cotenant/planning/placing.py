@@ -120,7 +120,7 @@ class _Search:
         if self._is_closed() or self._ask(self.cost - self._step if self.best else self._total, nodes):
             return self._is_closed()
         if self._step and self.cost - self.bound > MOST_STEPS * self._step + _TOLERANCE:
-            return False  # steps would not get there
+            nodes = nodes * 2 // 5  # steps will not close the gap, so they must be cheap
         for _ in range(MOST_STEPS):
             ahead = 0.0 if self._step else (self.cost - self.bound) / MOST_STEPS
             if not self._ask(self.bound + ahead, nodes) or self._is_closed():
