@@ -65,8 +65,8 @@ second base and the second warm-up. From
 {_commands("tgi-like-shared")}
 {_commands("tgi-like-apart")}
 
-- Both adapters in one process: `--lora-adapters` (`LORA_ADAPTERS`). Of each adapter it holds the matrices of the
-  linear layers in the model's type (`adapters/lora.py`): {equation(*_file())} bytes for all of them.
+- Both adapters in one process: `--lora-adapters` (`LORA_ADAPTERS`). Of each adapter it holds the matrices that its
+  file has, in the model's type (`adapters/lora.py`): {equation(*_file())} bytes for all linear layers.
   vLLM's slots on the vocabulary are not there.
 - Its pool is not sized from these arguments: after a warm-up it gives all that is free to the cache, up to
   `--cuda-memory-fraction` of the card less a tenth. Memory of other processes counts as its own, so that the
