@@ -271,6 +271,8 @@ def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
         return find_format(model.quantization)
     if "nvfp4" in f"{text} {name}" and "nvfp4" in model.quantization:
         return find_format(model.quantization)
+    if not text and ("8bit" in name or "int8" in name):  # zero points, mixers and drafts: unsaid
+        return replace(find_format("gptq-int8"), name="int8-by-name")
     if "8bit" in name or "int8" in name:
         return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
     if "bitsandbytes" in text and "unsloth-bnb" in name:  # some layers stay in 16 bits

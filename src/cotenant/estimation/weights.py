@@ -43,11 +43,11 @@ _QUANTISED: _Spread = (0.02, 0.02)
 # Formats whose checkpoints often keep layers in 16 bits (ignore lists, dynamic variants): more, not less. A plain
 # bitsandbytes checkpoint keeps none; Unsloth's dynamic ones ("unsloth-bnb-4bit") choose layers by their error:
 # "less than 10 %" more, and 1.81 for 1.36 GB of the smallest that is published (unsloth.ai/blog/dynamic-4bit).
-_LOOSE_FORMATS = frozenset(
-    {"bnb-nf4-dynamic", "auto-round-int4", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"}
-)
+_LOOSE_FORMATS = frozenset({"auto-round-int4", "w4a16", "nvfp4", "mixed-fp8-int4", "mixed-nvfp4-fp8"})
 _LOOSE: _Spread = (0.02, 0.18)
 _DYNAMIC: _Spread = (0.01, 0.33)
+_BY_NAME: _Spread = (0.05, 0.05)  # eight bits and nothing more said: zero points and mixers are worth as much
+_SPREADS = {"bnb-nf4-dynamic": _DYNAMIC, "int8-by-name": _BY_NAME, **dict.fromkeys(_LOOSE_FORMATS, _LOOSE)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +247,7 @@ def _stage_weights(
 def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[float, _Spread]:  # noqa: A002
     """(factor that makes our sum the checkpoint's exact size, how far the interval reaches)."""
     spread = _QUANTISED if format.storage else _PLAIN
-    if format.name in _LOOSE_FORMATS:
-        spread = _DYNAMIC if format.name == "bnb-nf4-dynamic" else _LOOSE
+    spread = _SPREADS.get(format.name, spread)
     if model.stored_bytes is None or not _is_own(model, format):
         return 1.0, spread
     ours = sum(_group_bytes(model, format, group, dtype) for group in model.parameters)
