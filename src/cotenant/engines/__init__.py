@@ -5,27 +5,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from cotenant.domain.engine import Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
-from cotenant.engines.llama_cpp.engine import LLAMA_CPP
-from cotenant.engines.llama_cpp.options import options_from as llama_cpp_options
-from cotenant.engines.ollama import OLLAMA
-from cotenant.engines.ollama import options_from as ollama_options
 from cotenant.engines.rules import EngineRules
-from cotenant.engines.sglang import SGLANG
-from cotenant.engines.sglang import WORDS as SGLANG_WORDS
-from cotenant.engines.tensorrt_llm import TENSORRT_LLM
-from cotenant.engines.tensorrt_llm import WORDS as TENSORRT_LLM_WORDS
-from cotenant.engines.tgi import TGI
-from cotenant.engines.tgi import WORDS as TGI_WORDS
-from cotenant.engines.vllm import VLLM
 from cotenant.engines.words import Words, common_options, word_for
 from cotenant.errors import InputError, UnknownEngineError
 
-ENGINES: tuple[EngineRules, ...] = (VLLM, SGLANG, TGI, TENSORRT_LLM, LLAMA_CPP, OLLAMA)
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "vllm": ("vllm-openai",),
+    "sglang": ("sgl",),
+    "tgi": ("text-generation-inference", "text-generation-launcher"),
+    "tensorrt-llm": ("trtllm", "trt-llm", "trtllm-serve"),
+    "llama.cpp": ("llama-server", "llamacpp", "llama-cpp"),
+    "ollama": (),
+}
+"""Each engine's id with the other names that people give it: known without loading any engine's rules."""
+
+_RULES: Mapping[str, str] = {
+    "vllm": "vllm:VLLM",
+    "sglang": "sglang:SGLANG",
+    "tgi": "tgi:TGI",
+    "tensorrt-llm": "tensorrt_llm:TENSORRT_LLM",
+    "llama.cpp": "llama_cpp.engine:LLAMA_CPP",
+    "ollama": "ollama:OLLAMA",
+}
+_WORDS: Mapping[str, str] = {"sglang": "sglang:WORDS", "tgi": "tgi:WORDS", "tensorrt-llm": "tensorrt_llm:WORDS"}
+"""Engines whose own words all mean one of the common settings: where these stand."""
+
+_OWN_OPTIONS: Mapping[str, str] = {"llama.cpp": "llama_cpp.options:options_from", "ollama": "ollama:options_from"}
+"""Engines that are told in words of their own, beyond the common settings: where these words are read."""
 
 
 def find_engine(text: str) -> tuple[EngineRules, Version]:
@@ -35,17 +48,18 @@ def find_engine(text: str) -> tuple[EngineRules, Version]:
     """
     name, _, wanted = text.strip().partition("@")
     key = name.strip().lower().replace("_", "-")
-    engine = _BY_NAME.get(key)
-    if engine is None:
+    called = _ID_OF.get(key)
+    if called is None:
         raise _unknown(name.strip(), key)
+    engine: EngineRules = _loaded(_RULES[called])
     return engine, _version(engine, wanted.strip()) if "@" in text else engine.newest
 
 
-_OWN_OPTIONS: Mapping[str, Callable[[Mapping[str, Any]], LlamaCppOptions]] = {
-    LLAMA_CPP.name: llama_cpp_options,
-    OLLAMA.name: ollama_options,
-}
-"""Engines that are told in words of their own, beyond the common settings."""
+@cache
+def _loaded(place: str) -> Any:
+    """What stands at ``module:NAME`` of this room; the module is imported on first use."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), name)
 
 
 def own_options(engine: EngineRules, words: Mapping[str, Any]) -> LlamaCppOptions | None:
@@ -53,24 +67,17 @@ def own_options(engine: EngineRules, words: Mapping[str, Any]) -> LlamaCppOption
     such words, InputErrors for words that it cannot read."""
     if not words:
         return None
-    read = _OWN_OPTIONS.get(engine.name)
-    if read is None:
+    place = _OWN_OPTIONS.get(engine.name)
+    if place is None:
         told, owners = ", ".join(words), ", ".join((*_WORDS, *_OWN_OPTIONS))
         raise InputError(f"{told}: not options of {engine.title}", hint=f"words of its own have {owners}")
-    return read(words)
-
-
-_WORDS: Mapping[str, Words] = {
-    SGLANG.name: SGLANG_WORDS,
-    TGI.name: TGI_WORDS,
-    TENSORRT_LLM.name: TENSORRT_LLM_WORDS,
-}
-"""Engines whose own words all mean one of the common settings."""
+    options: LlamaCppOptions = _loaded(place)(words)
+    return options
 
 
 def read_words(engine: EngineRules, words: Mapping[str, Any]) -> tuple[dict[str, Any], LlamaCppOptions | None]:
     """(common options, options of its own) that an engine's own words mean. Raises as `own_options`."""
-    known = _WORDS.get(engine.name)
+    known = _words(engine.name)
     if known is None or not words:
         return {}, own_options(engine, words)
     return common_options(engine.title, known, words), None
@@ -78,12 +85,19 @@ def read_words(engine: EngineRules, words: Mapping[str, Any]) -> tuple[dict[str,
 
 def own_word(engine: str, field: str) -> str:
     """What the engine of that id calls a common setting."""
-    return word_for(_WORDS.get(engine, {}), field)
+    return word_for(_words(engine) or {}, field)
+
+
+def _words(engine: str) -> Words | None:
+    """The words of an engine that are all common settings; None where it has none or others."""
+    place = _WORDS.get(engine)
+    words: Words | None = _loaded(place) if place is not None else None
+    return words
 
 
 def engine_names() -> tuple[str, ...]:
     """The ids of the engines that estimates exist for."""
-    return tuple(engine.name for engine in ENGINES)
+    return tuple(_NAMES)
 
 
 def _version(engine: EngineRules, wanted: str) -> Version:
@@ -103,9 +117,9 @@ def _unknown(name: str, key: str) -> UnknownEngineError:
     from difflib import get_close_matches
 
     known = ", ".join(engine_names())
-    near = get_close_matches(key, _BY_NAME, n=1)
+    near = get_close_matches(key, _ID_OF, n=1)
     hint = f"did you mean {near[0]}? engines: {known}" if near else f"engines: {known}"
     return UnknownEngineError(f"unknown engine {name[:60]!r}", hint=hint)
 
 
-_BY_NAME = {alias: engine for engine in ENGINES for alias in (engine.name, *engine.aliases)}
+_ID_OF = {alias: name for name, aliases in _NAMES.items() for alias in (name, *aliases)}

@@ -77,7 +77,6 @@ class Ollama:
 
     name: str = "ollama"
     title: str = "Ollama"
-    aliases: tuple[str, ...] = ()
     newest: Version = NEWEST
     oldest: Version = OLDEST
 

@@ -254,10 +254,6 @@ class EngineRules(Protocol):
         """As its own pages write it."""
 
     @property
-    def aliases(self) -> tuple[str, ...]:
-        """Other names that people use."""
-
-    @property
     def newest(self) -> Version:
         """The newest version that the rules were read from; the default."""
 

@@ -63,7 +63,6 @@ class Sglang:
 
     name: str = "sglang"
     title: str = "SGLang"
-    aliases: tuple[str, ...] = ("sgl",)
     newest: Version = NEWEST
     oldest: Version = OLDEST
 

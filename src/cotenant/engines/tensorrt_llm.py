@@ -64,7 +64,6 @@ class TensorRtLlm:
 
     name: str = "tensorrt-llm"
     title: str = "TensorRT-LLM"
-    aliases: tuple[str, ...] = ("trtllm", "trt-llm", "trtllm-serve")
     newest: Version = NEWEST
     oldest: Version = OLDEST
 

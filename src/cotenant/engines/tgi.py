@@ -68,7 +68,6 @@ class Tgi:
 
     name: str = "tgi"
     title: str = "TGI"
-    aliases: tuple[str, ...] = ("text-generation-inference", "text-generation-launcher")
     newest: Version = NEWEST
     oldest: Version = OLDEST
 

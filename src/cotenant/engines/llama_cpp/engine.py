@@ -46,7 +46,6 @@ class LlamaCpp:
 
     name: str = "llama.cpp"
     title: str = "llama.cpp"
-    aliases: tuple[str, ...] = ("llama-server", "llamacpp", "llama-cpp")
     newest: Version = NEWEST
     oldest: Version = OLDEST
 

@@ -24,7 +24,6 @@ class Vllm:
 
     name: str = "vllm"
     title: str = "vLLM"
-    aliases: tuple[str, ...] = ("vllm-openai",)
     newest: Version = NEWEST
     oldest: Version = OLDEST
 
