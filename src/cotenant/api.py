@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from cotenant.domain.loaded import LoadedModel
     from cotenant.domain.model import ModelSpec
     from cotenant.domain.plan import Plan
-    from cotenant.domain.workload import Adapter
+    from cotenant.domain.replay import Replay
+    from cotenant.domain.workload import Adapter, Trace
 
     ModelSource = str | PathLike[str] | Mapping[str, Any] | ModelSpec | LoadedModel
     FleetSource = str | PathLike[str] | Mapping[str, Any] | Fleet
 
-__all__ = ["estimate", "explain", "load_fleet", "load_model", "plan"]
+__all__ = ["estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
 
 
 def load_model(source: ModelSource) -> LoadedModel:
@@ -170,6 +171,50 @@ def plan(fleet: FleetSource, *, progress: Callable[[str], None] | None = None) -
     tell = progress or (lambda _: None)
     tell("reading the fleet")
     return plan_fleet(load_fleet(fleet), progress=tell)
+
+
+def simulate(
+    fleet: FleetSource,
+    *,
+    traces: Sequence[str] | Mapping[str, str | PathLike[str] | Trace] = (),
+    duration: str | None = None,
+    seed: int = 0,
+    policy: str = "static",
+    progress: Callable[[str], None] | None = None,
+) -> Replay:
+    """The plan of `fleet` replayed token by token against its traffic, the same for the same `seed`.
+
+    `traces` replace the traffic of models: a mapping from names, or ``NAME=FILE`` (``FILE`` where the fleet has
+    one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s. Raises
+    InputErrors and its kin for bad input; a model without a place has all its requests unfinished.
+    """
+    from dataclasses import replace
+
+    from cotenant.domain.workload import Traffic
+    from cotenant.edge.traces import named_traces
+    from cotenant.planning.launch import reestimate
+    from cotenant.planning.solve import plan_fleet
+    from cotenant.simulation.hosting import hosting
+    from cotenant.simulation.run import replay
+    from cotenant.units import parse_seconds
+
+    tell = progress or (lambda _: None)
+    tell("reading the fleet")
+    span = None if duration is None else parse_seconds(duration)
+    question = load_fleet(fleet)
+    given = named_traces(traces, [request.name for request in question.models])
+    models = tuple(
+        replace(request, traffic=Traffic(trace=given[request.name])) if request.name in given else request
+        for request in question.models
+    )
+    question = replace(question, models=models)
+    planned = plan_fleet(question, progress=tell)
+    fresh = reestimate(question)
+    by_name = {request.name: request for request in models}
+    hostings = [
+        hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in planned.replicas
+    ]  # fmt: skip
+    return replay(planned, models, hostings, seed=seed, policy=policy, duration_s=span, progress=tell)
 
 
 def explain(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cotenant.domain.workload import Trace
@@ -42,3 +42,28 @@ def trace_opener(fleet: str | os.PathLike[str] | None = None) -> Callable[[str],
         return opened[name]
 
     return opener
+
+
+def named_traces(
+    traces: Sequence[str] | Mapping[str, str | os.PathLike[str] | Trace], names: Sequence[str]
+) -> dict[str, Trace]:
+    """Traces by model, from a mapping or from ``NAME=FILE`` words; a bare FILE where there is one model.
+
+    Raises InputError for a model that is not among `names`, and as `open_trace` does.
+    """
+    pairs = traces.items() if isinstance(traces, Mapping) else [_pair(word, names) for word in traces]
+    found: dict[str, Trace] = {}
+    for name, source in pairs:
+        if name not in names:
+            raise InputError(f"no model {name!r} for this trace", hint=f"one of {', '.join(names)}")
+        found[name] = source if isinstance(source, Trace) else open_trace(source)
+    return found
+
+
+def _pair(word: str, names: Sequence[str]) -> tuple[str, str]:
+    name, equals, file = word.partition("=")
+    if equals and name in names:
+        return name, file
+    if len(names) == 1:
+        return names[0], word
+    raise InputError(f"which model is {word!r} for?", hint=f"write NAME=FILE, NAME one of {', '.join(names)}")

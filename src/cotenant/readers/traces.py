@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from itertools import chain
 from math import isfinite
 
@@ -32,6 +32,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "outputlen",
     ),
 }
+_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d)Z?")
 _HINT = "a CSV with a header, or JSON lines, with a time and the tokens in and out of each request"
 
 
@@ -129,10 +130,25 @@ def _seconds(text: object) -> float:
     digits = fraction.rstrip("Z")
     part = float(f"0.{digits}") if digits.isdigit() else 0.0
     if "-" not in head:
-        hours, minutes, seconds = (int(piece) for piece in head.split(":"))
-        return hours * 3600 + minutes * 60 + seconds + part
-    moment = datetime.fromisoformat(head.rstrip("Z"))
-    return (moment - datetime(1970, 1, 1, tzinfo=moment.tzinfo)).total_seconds() + part
+        return _clock(head) + part
+    match = _DATE.fullmatch(head + ("Z" if fraction.endswith("Z") else ""))
+    if match is None:
+        raise ValueError(f"{word!r} is not a time")
+    year, month, day = (int(piece) for piece in match.group(1, 2, 3))
+    if not (1 <= month <= 12 and 1 <= day <= 31):
+        raise ValueError(f"{word!r} is no day of the calendar")
+    return _days(year, month, day) * 86_400 + _clock(match.group(4)) + part
+
+
+def _clock(text: str) -> int:
+    hours, minutes, seconds = (int(piece) for piece in text.split(":"))
+    return hours * 3600 + minutes * 60 + seconds
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970 by the Gregorian calendar; the year starts in March, so that leap days come last."""
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    return year * 365 + year // 4 - year // 100 + year // 400 + (month * 153 + 2) // 5 + day - 719_469
 
 
 def _milliseconds(value: object) -> float:

@@ -11,7 +11,7 @@ replicas: the same every time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cotenant.policy.dispatch import least_loaded, round_robin
 from cotenant.simulation.costs import FS_PER_NS
@@ -23,22 +23,30 @@ Progress = Callable[[int, int], None]  # requests that have arrived, of how many
 
 @dataclass(slots=True, eq=False)
 class Host:
-    """A replica on its cards (numbers), with its clock: when its step ends, how long it has worked."""
+    """A replica on its cards, with its clock: when its step ends, how long it has worked, and would have alone."""
 
     replica: Replica
-    cards: tuple[int, ...]
+    cards: tuple[object, ...]
     ends_fs: int | None = None
     busy_fs: int = 0
+    alone_fs: int = 0
     last_fs: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """The requests of one model and the hosts (by number) that may serve it."""
+    """The requests of one model and the hosts (by number) that may serve it.
+
+    With `users` the loop is closed: that many requests come at once, and the next one whenever one leaves, until
+    `until_ns`. `came_ns` then says when each of them came; those beyond never did.
+    """
 
     requests: Requests
     hosts: tuple[int, ...]
     dispatch: str = "least_loaded"  # or "round_robin"
+    users: int = 0
+    until_ns: int = NEVER
+    came_ns: list[int] = field(default_factory=list)
 
 
 def run(
@@ -58,10 +66,15 @@ def run(
                 host.ends_fs, host.last_fs = None, now
         while place < len(arrivals) and arrivals[place][0] * FS_PER_NS <= now:
             _, model, request = arrivals[place]
+            if streams[model].users:  # the moment at which all users ask at once
+                place += 1
+                continue
             hosts[_choose(streams[model], hosts, turns, model)].replica.arrive(request)
             place += 1
             if progress is not None and place % 256 == 0:
                 progress(place, len(arrivals))
+        for model, stream in enumerate(streams):
+            _ask_again(stream, hosts, turns, model, now)
         _begin(hosts, now)
 
 
@@ -70,8 +83,20 @@ def _arrivals(streams: Sequence[Stream]) -> list[tuple[int, int, int]]:
     return sorted(
         (arrival, model, request)
         for model, stream in enumerate(streams)
-        for request, arrival in enumerate(stream.requests.arrival_ns.tolist())
+        for request, arrival in enumerate(stream.requests.arrival_ns[: 1 if stream.users else None].tolist())
     )
+
+
+def _ask_again(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int, now: int) -> None:
+    """In a closed loop, every user without a request in flight sends the next one."""
+    if not stream.users or now >= stream.until_ns * FS_PER_NS:
+        return
+    flying = sum(hosts[one].replica.taken - hosts[one].replica.closed for one in stream.hosts)
+    while flying < stream.users and len(stream.came_ns) < len(stream.requests):
+        before = sum(hosts[one].replica.closed for one in stream.hosts)
+        hosts[_choose(stream, hosts, turns, model)].replica.arrive(len(stream.came_ns))
+        stream.came_ns.append(now // FS_PER_NS)
+        flying += 1 - (sum(hosts[one].replica.closed for one in stream.hosts) - before)
 
 
 def _next_moment(hosts: Sequence[Host], arrival_fs: int | None) -> int | None:
@@ -91,7 +116,7 @@ def _choose(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int)
 
 def _begin(hosts: Sequence[Host], now: int) -> None:
     """Every resting replica that has work begins a step, stretched by the neighbours that have work too."""
-    crowd: dict[int, int] = {}
+    crowd: dict[object, int] = {}
     for host in hosts:
         if host.ends_fs is not None or host.replica.has_work:
             for card in host.cards:
@@ -100,6 +125,7 @@ def _begin(hosts: Sequence[Host], now: int) -> None:
         if host.ends_fs is None and host.replica.has_work:
             work = host.replica.begin(now)
             if work:
-                work *= max((crowd[card] for card in host.cards), default=1)
-                host.ends_fs = now + work
-                host.busy_fs += work
+                stretched = work * max((crowd[card] for card in host.cards), default=1)
+                host.ends_fs = now + stretched
+                host.busy_fs += stretched
+                host.alone_fs += work

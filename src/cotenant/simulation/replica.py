@@ -35,7 +35,10 @@ class Sequence:
 
 
 class Replica:
-    """Continuous batching with chunked prefill over paged blocks; preemption by recompute."""
+    """Continuous batching with chunked prefill over paged blocks; preemption by recompute.
+
+    `taken` counts the requests that came, `closed` those that left for good, in whatever way.
+    """
 
     def __init__(self, requests: Requests, limits: Limits, costs: StepCosts) -> None:
         self.limits, self.costs, self.requests = limits, costs, requests
@@ -50,7 +53,7 @@ class Replica:
         self._status = [int(Status.UNFINISHED)] * count
         self._first, self._finish, self._has_first = [0] * count, [0] * count, [False] * count
         self._log: list[tuple[int, int, int, int]] = []
-        self._preempted = self.preemptions = self.steps = 0
+        self._preempted = self.preemptions = self.steps = self.closed = self.taken = 0
         self._least_free = limits.num_blocks
 
     @property
@@ -66,10 +69,15 @@ class Replica:
     def arrive(self, request: int) -> None:
         """A request joins the queue at its rank; one that can never be served is refused."""
         limits = self.limits
+        self.taken += 1
         given, written = self._inputs[request], self._outputs[request]
         if not can_serve(given, written, limits.max_model_len, limits.block_size, limits.num_blocks):
             self._status[request] = int(Status.REFUSED)
+            self.closed += 1
             return
+        self._enqueue(request)
+
+    def _enqueue(self, request: int) -> None:
         heapq.heappush(self.waiting, (self._rank[request], request))
 
     def begin(self, now_fs: int) -> int:
@@ -161,7 +169,7 @@ class Replica:
         self._preempted += 1
         self.preemptions += 1
         self._note(now_fs, Event.PREEMPT, one.request)
-        self.arrive(one.request)
+        self._enqueue(one.request)
 
     def _drop_cancelled(self, now_fs: int) -> None:
         """Whoever has given up leaves, waiting or running."""
@@ -183,6 +191,7 @@ class Replica:
 
     def _close(self, request: int, status: Status, now_fs: int) -> None:
         self._status[request], self._finish[request] = int(status), now_fs // FS_PER_NS
+        self.closed += 1
         self._note(now_fs, Event.FINISH if status is Status.FINISHED else Event.CANCEL, request)
 
     def _note(self, now_fs: int, event: Event, request: int) -> None:

@@ -1,0 +1,47 @@
+"""`cotenant simulate`: a plan against its traffic."""
+
+from __future__ import annotations
+
+import click
+
+from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
+
+
+@click.command("simulate")
+@click.argument("fleet", metavar="FLEET")
+@click.option(
+    "--trace", "traces", multiple=True, metavar="[MODEL=]FILE",
+    help="Replay these requests instead of the fleet's traffic (of MODEL, where there are several).",
+)  # fmt: skip
+@click.option(
+    "--duration", metavar="TIME", help="How long requests come, as 600s. Default: traces whole, else 300s."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all that is drawn."
+)
+@click.option("--policy", default="static", show_default=True, help="How models share cards: static.")
+@json_option
+@reports_errors
+def command(
+    fleet: str, traces: tuple[str, ...], duration: str | None, seed: int, policy: str, as_json: bool
+) -> int:
+    """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
+
+    Exit status 3 when there is no plan, or when an SLO is missed.
+    """
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+
+    with progress() as report:
+        found = api.simulate(
+            fleet, traces=traces, duration=duration, seed=seed, policy=policy, progress=report
+        )  # fmt: skip
+    if as_json:
+        from cotenant.report.replay_document import replay_document
+
+        emit(replay_document(found, catalogue=VERSION))
+    else:
+        from cotenant.report.replay_text import print_replay
+
+        print_replay(found, console())
+    return FITS if found.slo_held and not any(model.unfinished for model in found.models) else DOES_NOT_FIT

@@ -1,0 +1,60 @@
+"""From a plan's replica to what the simulator needs of it: its limits and the times of its steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.domain.estimate import Estimate
+from cotenant.domain.fleet import ModelRequest
+from cotenant.domain.loaded import LoadedModel
+from cotenant.domain.plan import ReplicaPlan
+from cotenant.domain.step_time import StepTimes
+from cotenant.engines import find_engine
+from cotenant.estimation.served_format import served_format
+from cotenant.estimation.step_time import step_times
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.load import Limits
+
+_BLOCK = 16  # tokens, where the engine leaves it to its kernels
+_BATCHED = 2048  # tokens of a step, where an engine has no such limit
+_MOST = 64  # sequences; the lines are drawn up to there, or up to max_num_seqs
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """One replica as the simulator sees it."""
+
+    id: str
+    model: str
+    cards: tuple[tuple[int, int], ...]  # (node, index)
+    limits: Limits
+    costs: StepCosts
+    times: StepTimes
+
+
+def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> Hosting:
+    """Limits from the estimate's settings and pool, times from the roofline of the format on the card.
+
+    A model without a KV cache reads prompts and is done: its pool is never short.
+    """
+    settings = estimate.settings
+    size, seqs = settings.block_size or _BLOCK, settings.max_num_seqs or 256
+    pool = estimate.kv_cache.tokens if request.model.has_cache else seqs * request.model.max_model_len
+    limits = Limits(
+        max_num_seqs=seqs,
+        max_num_batched_tokens=max(seqs, settings.max_num_batched_tokens or _BATCHED),
+        block_size=size,
+        num_blocks=max(1, pool // size),
+        max_model_len=min(settings.max_model_len or request.model.max_model_len, 2**22),
+    )
+    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
+    loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
+    served = served_format(loaded, replica.quantization, estimate.gpu, engine=engine, version=version)
+    longest = max(512, min(limits.max_model_len, pool // max(1, min(seqs, 8))))
+    times = step_times(
+        request.model, estimate.gpu, engine=engine.name, version=version, format=served.format,
+        tensor_parallel_size=settings.tensor_parallel_size, kv_cache_dtype=settings.kv_cache_dtype,
+        kernel=served.kernel, batch_range=(1, max(2, min(seqs, _MOST))), context_range=(256, longest),
+    )  # fmt: skip
+    cards = tuple((device.node, device.index) for device in replica.devices)
+    return Hosting(replica.id, replica.model, cards, limits, StepCosts.of(times), times)

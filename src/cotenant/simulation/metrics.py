@@ -1,0 +1,73 @@
+"""From times to the figures that an SLO is about."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from cotenant.domain.replay import ModelReplay, Percentiles
+from cotenant.domain.workload import Slo
+from cotenant.simulation.load import Outcome, Requests, Status
+
+NS_PER_S = 1e9
+
+
+def model_replay(
+    model: str, requests: Requests, outcome: Outcome, *, slo: Slo | None, first_token_s: float, duration_s: float
+) -> ModelReplay:
+    """One model's figures. `first_token_s` is what a first token costs besides its steps (HTTP, tokeniser)."""
+    done = outcome.status == Status.FINISHED
+    ttft = (outcome.first_token_ns - requests.arrival_ns)[done] / NS_PER_S + first_token_s
+    e2e = (outcome.finish_ns - requests.arrival_ns)[done] / NS_PER_S + first_token_s
+    gaps = requests.output_tokens[done] - 1
+    several = gaps > 0
+    tpot = (outcome.finish_ns - outcome.first_token_ns)[done][several] / NS_PER_S / gaps[several]
+    within = np.ones(len(ttft), np.bool_)
+    if slo is not None and slo.ttft_s is not None:
+        within &= ttft <= slo.ttft_s
+    if slo is not None and slo.tpot_s is not None:
+        slow = np.zeros(len(ttft), np.bool_)
+        slow[several] = tpot > slo.tpot_s
+        within &= ~slow
+    good, count = int(within.sum()), len(requests)
+    at = None if slo is None else (_at(ttft, slo.percentile), _at(tpot, slo.percentile))
+    return ModelReplay(
+        model=model,
+        requests=count,
+        finished=int(done.sum()),
+        refused=int((outcome.status == Status.REFUSED).sum()),
+        cancelled=int((outcome.status == Status.CANCELLED).sum()),
+        unfinished=int((outcome.status == Status.UNFINISHED).sum()),
+        rate=count / duration_s,
+        ttft_s=percentiles(ttft),
+        tpot_s=percentiles(tpot),
+        e2e_s=percentiles(e2e),
+        goodput=good / duration_s,
+        attainment=good / count if count else 1.0,
+        slo_held=None if slo is None or at is None else _held(slo, at, int(done.sum()) < count),
+        at_percentile=at,
+        preemptions=outcome.preemptions,
+    )
+
+
+def percentiles(seconds: Any) -> Percentiles | None:
+    """p50, p95 and p99; None of nothing."""
+    if not len(seconds):
+        return None
+    return Percentiles(*(_at(seconds, percent) or 0.0 for percent in (50, 95, 99)))
+
+
+def _at(seconds: Any, percent: float) -> float | None:
+    """The smallest value that `percent` of them do not exceed (nearest rank)."""
+    if not len(seconds):
+        return None
+    place = max(0, ceil(percent / 100 * len(seconds)) - 1)
+    return float(np.partition(seconds, place)[place])
+
+
+def _held(slo: Slo, at: tuple[float | None, float | None], missing: bool) -> bool:
+    """Whether both targets hold at the percentile; never where requests got no whole answer."""
+    pairs = zip((slo.ttft_s, slo.tpot_s), at, strict=True)
+    return not missing and all(target is None or found is None or found <= target for target, found in pairs)

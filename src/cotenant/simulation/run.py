@@ -1,0 +1,199 @@
+"""A plan against its traffic: replicas on their cards, requests to replicas, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cotenant.domain.fleet import ModelRequest
+from cotenant.domain.plan import Plan
+from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay
+from cotenant.errors import InputError
+from cotenant.simulation import fast
+from cotenant.simulation.hosting import Hosting
+from cotenant.simulation.kernel import Host, Stream, run
+from cotenant.simulation.load import Outcome
+from cotenant.simulation.metrics import model_replay
+from cotenant.simulation.replica import Replica
+from cotenant.simulation.workload import Workload, workload
+
+POLICIES = ("static",)
+DURATION_S = 300.0
+_COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
+_NS_PER_S = 10**9
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Model:
+    """One model on its way through: its request, its work, the numbers of its hosts."""
+
+    request: ModelRequest
+    work: Workload
+    hosts: tuple[int, ...]
+
+
+def replay(
+    plan: Plan,
+    requests: Sequence[ModelRequest],
+    hostings: Sequence[Hosting],
+    *,
+    seed: int = 0,
+    policy: str = "static",
+    duration_s: float | None = None,
+    progress: Progress = lambda _: None,
+) -> Replay:
+    """What the plan's replicas make of `duration_s` seconds of traffic (by default its traces whole, else 300 s).
+
+    Each replica keeps its memory and shares the time of its cards (`kernel`). The same seed gives the same answer.
+    Raises InputError for an unknown policy or a duration that is none.
+    """
+    if policy not in POLICIES:
+        raise InputError(f"no policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
+    if duration_s is not None and not 0 < duration_s < 1e8:
+        raise InputError(f"a duration above zero is needed, not {duration_s} s")
+    span = duration_s or _span(requests)
+    progress("drawing requests")
+    models = [_model(number, request, hostings, seed, span) for number, request in enumerate(requests)]
+    hosts, outcomes = _serve(models, hostings, span, progress)
+    found = [_figures(model, outcomes, hostings, span) for model in models]
+    end = max((host.last_fs for host in hosts), default=0) / 1e15
+    return Replay(
+        seed=seed,
+        policy=policy,
+        duration_s=span,
+        end_s=max(end, span),
+        models=tuple(found),
+        replicas=tuple(
+            _replica(one, host, outcome, max(end, span), plan)
+            for one, host, outcome in zip(hostings, hosts, outcomes, strict=True)
+        ),
+        warnings=tuple(_warnings(models, found, end, span)),
+        input_hash=plan.input_hash,
+    )
+
+
+def _span(requests: Sequence[ModelRequest]) -> float:
+    traces = [request.traffic.trace.arrivals_s[-1] for request in requests if request.traffic.trace is not None]
+    return max(traces) + 1e-9 if traces else DURATION_S
+
+
+def _model(number: int, request: ModelRequest, hostings: Sequence[Hosting], seed: int, span: float) -> _Model:
+    hosts = tuple(place for place, one in enumerate(hostings) if one.model == request.name)
+    step = min((hostings[one].times.decode_step_s(1, 1) for one in hosts), default=1.0)
+    work = workload(
+        request.traffic, seed=seed, model=number, duration_s=span, step_s=step, priority=request.priority
+    )
+    return _Model(request, work, hosts)
+
+
+def _serve(
+    models: Sequence[_Model], hostings: Sequence[Hosting], span: float, progress: Progress
+) -> tuple[list[Host], list[Outcome]]:
+    """Replicas that nobody disturbs go to the fast core, the others through the kernel together."""
+    owner = {host: model for model in models for host in model.hosts}
+    hosts = [
+        Host(Replica(owner[place].work.requests, one.limits, one.costs), one.cards)
+        for place, one in enumerate(hostings)
+    ]
+    outcomes: dict[int, Outcome] = {}
+    for place, one in enumerate(hostings):
+        model = owner[place]
+        if not model.work.users and len(model.hosts) == 1 and _alone(place, hostings):
+            progress(f"simulating {one.id}")
+            outcomes[place] = _fast(model, hosts[place], one)
+    together = [model for model in models if model.hosts and model.hosts[0] not in outcomes]
+    streams = [
+        Stream(model.work.requests, model.hosts, users=model.work.users, until_ns=round(span * _NS_PER_S))
+        for model in together
+    ]
+    if streams:
+        run(hosts, streams, progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"))
+    for model, stream in zip(together, streams, strict=True):
+        if model.work.users:
+            model.work = _as_it_came(model.work, stream)
+        for place in model.hosts:
+            outcomes[place] = hosts[place].replica.outcome(hosts[place].busy_fs, hosts[place].last_fs)
+    return hosts, [outcomes[place] for place in range(len(hostings))]
+
+
+def _alone(place: int, hostings: Sequence[Hosting]) -> bool:
+    mine = set(hostings[place].cards)
+    return not any(mine & set(other.cards) for number, other in enumerate(hostings) if number != place)
+
+
+def _fast(model: _Model, host: Host, one: Hosting) -> Outcome:
+    requests = model.work.requests
+    outcome = fast.simulate(requests, one.limits, one.costs, with_numba=len(requests) >= _COMPILE_FROM)
+    host.busy_fs = host.alone_fs = outcome.busy_ns * 10**6
+    host.last_fs, host.replica.taken = outcome.end_ns * 10**6, len(requests)
+    return outcome
+
+
+def _as_it_came(work: Workload, stream: Stream) -> Workload:
+    """A closed loop's requests with the times at which they came; those that never came are dropped."""
+    came = len(stream.came_ns)
+    kept = work.requests.take(slice(0, came))
+    return replace(work, requests=replace(kept, arrival_ns=np.array(stream.came_ns, np.int64)))
+
+
+def _figures(model: _Model, outcomes: Sequence[Outcome], hostings: Sequence[Hosting], span: float) -> ModelReplay:
+    requests = model.work.requests
+    first = max((hostings[one].times.first_token_s for one in model.hosts), default=0.0)
+    merged = _merged([outcomes[one] for one in model.hosts], len(requests))
+    return model_replay(
+        model.request.name, requests, merged, slo=model.request.slo, first_token_s=first, duration_s=span
+    )
+
+
+def _merged(outcomes: Sequence[Outcome], count: int) -> Outcome:
+    """One outcome of requests that several replicas share: each was touched by one of them at most."""
+
+    def total(name: str) -> Any:
+        return sum((getattr(one, name)[:count] for one in outcomes), np.zeros(count, np.int64))
+
+    return Outcome(
+        status=total("status"),
+        first_token_ns=total("first_token_ns"),
+        has_first=total("has_first") > 0,
+        finish_ns=total("finish_ns"),
+        preemptions=sum(one.preemptions for one in outcomes),
+        steps=sum(one.steps for one in outcomes),
+        busy_ns=sum(one.busy_ns for one in outcomes),
+        end_ns=max((one.end_ns for one in outcomes), default=0),
+        kv_high_water_blocks=max((one.kv_high_water_blocks for one in outcomes), default=0),
+        log=np.zeros((0, 4), np.int64),
+    )
+
+
+def _replica(one: Hosting, host: Host, outcome: Outcome, end: float, plan: Plan) -> ReplicaReplay:
+    types = {(gpu.device.node, gpu.device.index): gpu.device.type for gpu in plan.gpus}
+    return ReplicaReplay(
+        id=one.id,
+        model=one.model,
+        cards=tuple(f"{types[card]} #{card[0]}.{card[1]}" for card in one.cards),
+        requests=host.replica.taken,
+        steps=outcome.steps,
+        busy=outcome.busy_ns / 1e9 / end,
+        slowdown=host.busy_fs / host.alone_fs if host.alone_fs else 1.0,
+        kv_blocks=one.limits.num_blocks,
+        kv_high_water=outcome.kv_high_water_blocks / one.limits.num_blocks,
+        preemptions=outcome.preemptions,
+    )
+
+
+def _warnings(models: Sequence[_Model], found: Sequence[ModelReplay], end: float, span: float) -> list[str]:
+    warnings = [f"{model.request.name}: {text}" for model in models for text in model.work.warnings]
+    for one in found:
+        if one.refused:
+            warnings.append(f"{one.model}: {one.refused:,} of {one.requests:,} requests are longer than it takes")
+        if one.unfinished:
+            warnings.append(f"{one.model}: {one.unfinished:,} requests found no replica")
+    if end > 1.5 * span and end > span + 60:
+        warnings.append(
+            f"requests came for {span:,.0f} s and took until {end:,.0f} s to be served: more load than capacity"
+        )
+    return warnings

@@ -1,0 +1,94 @@
+"""Arrivals follow their laws, the same on every machine."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import mean, pstdev
+
+import pytest
+
+from cotenant.domain.workload import Lengths, Trace, Traffic
+from cotenant.errors import InputError
+from cotenant.simulation.arrivals import by_hour, gamma, on_off, poisson
+from cotenant.simulation.draws import Draws, logarithm
+from cotenant.simulation.workload import workload
+
+
+def variation(arrivals: list[int]) -> float:
+    gaps = [later - earlier for earlier, later in pairwise(arrivals)]
+    return pstdev(gaps) / mean(gaps)
+
+
+def test_the_stream_is_frozen() -> None:
+    """These numbers must never change: a seed is a promise."""
+    assert poisson(2.0, 2.0, Draws(1)) == poisson(2.0, 2.0, Draws(1))
+    assert [Draws(7).below(1000), Draws(7, 1).below(1000), Draws(8).below(1000)] == FROZEN
+
+
+FROZEN = [625, 770, 326]
+
+
+@pytest.mark.parametrize("x", [1e-12, 0.1, 0.5, 0.7071067811865475, 1.0, 2.5, 1e9])
+def test_the_logarithm_is_one(x: float) -> None:
+    assert logarithm(x) == pytest.approx(math.log(x), rel=4e-16, abs=4e-16)
+
+
+def test_poisson_and_gamma_have_their_rate_and_variation() -> None:
+    even = poisson(10.0, 400.0, Draws(1))
+    assert len(even) == pytest.approx(4000, rel=0.05)
+    assert variation(even) == pytest.approx(1.0, rel=0.06)
+    for wanted in (0.5, 3.0):
+        found = gamma(10.0, 400.0, Draws(2), variation=wanted)
+        assert len(found) == pytest.approx(4000, rel=0.15)
+        assert variation(found) == pytest.approx(wanted, rel=0.12)
+
+
+def test_on_off_rests_its_share_of_the_time() -> None:
+    found = on_off(20.0, 2000.0, Draws(3), on_s=2.0, off_s=6.0)
+    assert len(found) == pytest.approx(20 * 2000 / 4, rel=0.12)
+    assert variation(found) > 2
+
+
+def test_by_hour_follows_its_weights() -> None:
+    weights = [0.0] * 12 + [1.0] * 6 + [3.0] * 6
+    found = by_hour(1.0, weights, 24 * 3600.0, Draws(4))
+    hours = [0] * 24
+    for arrival in found:
+        hours[arrival // (3600 * 10**9)] += 1
+    assert sum(hours[:12]) == 0
+    assert sum(hours[18:]) / sum(hours[12:18]) == pytest.approx(3, rel=0.05)
+    assert len(found) == pytest.approx(24 * 3600, rel=0.02)
+
+
+def test_lengths_follow_their_percentiles() -> None:
+    traffic = Traffic(requests_per_second=50.0, input_tokens=Lengths(600, 1600), output_tokens=Lengths(p50=7))
+    found = workload(traffic, seed=0, model=0, duration_s=100.0, step_s=0.01, priority=3).requests
+    inputs = sorted(found.input_tokens.tolist())
+    assert inputs[len(inputs) // 2] == pytest.approx(600, rel=0.05)
+    assert inputs[len(inputs) * 95 // 100] == pytest.approx(1600, rel=0.07)
+    assert set(found.output_tokens.tolist()) == {7}
+    assert set(found.priority.tolist()) == {3}
+
+
+def test_a_trace_comes_as_it_came() -> None:
+    trace = Trace("t", (0.0, 0.5, 2.0), (5, 6, 7), (0, 2, 3))
+    found = workload(Traffic(trace=trace), seed=0, model=0, duration_s=1.0, step_s=0.01, priority=0).requests
+    assert found.arrival_ns.tolist() == [0, 500_000_000]
+    assert found.output_tokens.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: poisson(0.0, 1.0, Draws(0)),
+        lambda: poisson(1.0, -1.0, Draws(0)),
+        lambda: poisson(1e9, 1e9, Draws(0)),
+        lambda: gamma(1.0, 1.0, Draws(0), variation=0.0),
+        lambda: on_off(1.0, 1.0, Draws(0), on_s=0.0, off_s=1.0),
+        lambda: by_hour(1.0, [0.0] * 24, 1.0, Draws(0)),
+    ],
+)
+def test_nonsense_is_refused(make: object) -> None:
+    with pytest.raises(InputError):
+        make()  # type: ignore[operator]
