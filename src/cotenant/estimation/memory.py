@@ -359,13 +359,20 @@ def _card_check(memory: ReplicaMemory, stage: StageMemory, rank: RankEstimate, f
     """Where the pool is cut from what is free, only what comes after it can overflow the card; else all of it."""
     hint = f"lower {memory.rules.share_option}"
     if stage.left is not None and stage.room.low > 0:
-        later = (
-            stage.beyond if memory.rules.pool.base is not Base.AT_START else stage.beyond - stage.runtime.beside
+        rules, share = memory.rules, memory.settings.gpu_memory_utilization or 0.0
+        if rules.pool.base is Base.REST:
+            what = f"a pool of {share:g} of what is free"
+            pool = stage.room.value  # what is free is known no better than the pool, which is a part of it
+            free = stage.left.shifted(pool)
+            return Check(what, Interval.exact(pool), free, "free after weights and graphs", hint)
+        before = stage.runtime.beside if rules.pool.base is Base.AT_START else _NOTHING
+        later = (stage.beyond - before).clamped()
+        return Check(
+            _LATER[rules.pool.activations_inside], later, stage.left, f"left by {rules.share_option}", hint
         )
-        what = "what comes after the pool: " + ("graphs" if memory.rules.pool.activations_inside else _LATER)
-        return Check(what, later.clamped(), stage.left, f"left by {memory.rules.share_option}", hint)
     footprint = _footprint(stage, rank.kv_cache.bytes)
     return Check("the replica with its graphs", footprint, free, "left on the card", hint)
 
 
-_LATER = "activations, graphs and token tables"
+_LATER = {True: "capturing graphs", False: "serving (activations, graphs, token tables)"}
+"""What an engine does once its pool stands, by whether the pool left room for activations."""
