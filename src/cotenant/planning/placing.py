@@ -29,7 +29,7 @@ from cotenant.planning.seating import Seated, Space, Unseated, assignments_of, s
 from cotenant.planning.sites import Pattern, Seat, pattern_of, seats_of, sites_of
 from cotenant.planning.ties import Ties
 
-MOST_GROUPS = 200_000  # of models at sites whose patterns are priced: rounds of generation times their number
+MOST_GROUPS = 150_000  # of models at sites whose patterns are priced: rounds of generation times their number
 FEWEST_ROUNDS = 10
 SEARCH_NODES = 400_000
 QUICK_NODES = 15_000
@@ -116,15 +116,16 @@ class _Search:
         return self.best is not None and self.cost <= self.bound + _TOLERANCE
 
     def _prove(self, nodes: int) -> bool:
-        """Whether the best is proven now: by one list of all that is cheaper, else step by step from the bound."""
-        if self._is_closed() or self._ask(self.cost - self._step if self.best else self._total, nodes):
-            return self._is_closed()
-        if self._step and self.cost - self.bound > MOST_STEPS * self._step + _TOLERANCE:
-            nodes = nodes * 2 // 5  # steps will not close the gap, so they must be cheap
+        """Whether the best is proven now: step by step from the bound, then by one list of all that is cheaper."""
+        far = self._step > 0 and self.cost - self.bound > MOST_STEPS * self._step + _TOLERANCE
         for _ in range(MOST_STEPS):
             ahead = 0.0 if self._step else (self.cost - self.bound) / MOST_STEPS
-            if not self._ask(self.bound + ahead, nodes) or self._is_closed():
-                break
+            if self._is_closed():
+                return True
+            if not self._ask(self.bound + ahead, nodes * 2 // 5 if far else nodes):
+                break  # where steps will not close the gap, their lists must be short
+        if not self._is_closed():
+            self._ask(self.cost - self._step if self.best else self._total, nodes)
         return self._is_closed()
 
     def _ask(self, most: float, nodes: int) -> bool:
