@@ -106,7 +106,7 @@ class _Search:
                 self._space,
                 self._relaxation,
                 self.best,
-                rounds=PARTS + len(self._space.problem.names) // 10,
+                rounds=PARTS,
                 enough=self.bound,
                 step=self._step,
             )
@@ -152,7 +152,7 @@ class _Search:
     def _dive(self) -> None:
         models = len(self._space.problem.names)
         counts = self._relaxation.dive(
-            rounds=_rounds(self._space), at_once=1 + models // 120, limit=2 * SEARCH_NODES
+            rounds=_rounds(self._space) * 3 // 5, at_once=1 + (models - 1) // 100, limit=2 * SEARCH_NODES
         )
         if counts is None:
             return
