@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.simulation_cases import Case, crowded_case, random_case
 from cotenant.errors import InputError
 from cotenant.policy import admission, ledger, preemption
 from cotenant.simulation import core, costs, fast, plain
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import Event, Limits, Outcome, Requests, Status
-from tests.simulation.cases import Case, crowded_case, random_case
 
 UNIT = 1_000_000  # fs: one nanosecond
 

@@ -31,9 +31,12 @@ def opened_at(counts: Ints, step: int, block_size: int) -> int:
 
 def opened_within(counts: Ints, step: int, steps: int, sequences: int, block_size: int) -> int:
     """Blocks that the `steps` steps from `step` on open: each sequence one in every `block_size` steps."""
-    opened = sequences * (steps // block_size)
-    for extra in range(steps % block_size):
-        opened += counts[(-step - extra) % block_size]
+    rounds = steps // block_size
+    opened = sequences * rounds
+    phase = (-step) % block_size
+    for _ in range(steps - rounds * block_size):
+        opened += counts[phase]
+        phase = phase - 1 if phase > 0 else block_size - 1
     return opened
 
 
@@ -43,9 +46,11 @@ def steps_within(counts: Ints, step: int, wanted: int, sequences: int, free_bloc
         return wanted
     steps = free_blocks // sequences * block_size
     free = free_blocks % sequences
+    phase = (-step - steps) % block_size
     while steps < wanted:
-        free -= counts[(-step - steps) % block_size]
+        free -= counts[phase]
         if free < 0:
             return steps
         steps += 1
+        phase = phase - 1 if phase > 0 else block_size - 1
     return wanted

@@ -1,0 +1,160 @@
+"""How fast and how right the simulator is: `python -m bench.simulate [--json] [--shared DIR]`.
+
+Speed is CPU time of one process on one core, parsing left out: the Azure conversation trace, repeated and shifted
+to a million requests, on one Llama-3.1-8B replica of an A100-80GB. The two cores are compared on random cases full
+of ties (`bench.simulation_cases`). Rows that need a part of the simulator that is not built, or a program that was
+not given, stay in the list with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import process_time
+
+from bench.table import CannotRunError, Row, arguments, measured, show
+
+MODEL, GPU = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
+TRACE = Path("data") / "traces" / "AzureLLMInferenceTrace_conv.csv"
+REQUESTS = 1_000_000
+CASES = 5_000
+RUNS = 7
+
+Measured = tuple[float, Mapping[str, object]]
+_ONE = """
+from bench.simulate import tiny
+tiny()
+"""
+
+
+def rows(folders: Mapping[str, Path | None]) -> list[Row]:
+    """Every id of the contract's `simulate`, in its order."""
+    speed = measured("requests_per_cpu_s", "1/s", ">= 5000000", lambda: requests_per_cpu_s(folders["shared"]))
+    many = "one replica at a time is fast; the fast core of many models and a policy is not built"
+    return [
+        speed,
+        _not("vidur_ratio", "x", ">= 10000", _peer(folders["vidur"], "vidur", "Vidur")),
+        _not("large_run_s", "s", "<= 10", many),
+        _not("large_run_gib", "GiB", "<= 2", many),
+        measured("fast_equals_plain", "share", ">= 1", fast_equals_plain),
+        _not("distserve_percentiles", "%", "<= 2", _peer(folders["distserve"], "distserve", "DistServe")),
+        _not("aegaeon_at_60", "share", ">= 0.975", "prefill and decode groups are not built"),
+        _not("aegaeon_curve", "share", ">= 1", "prefill and decode groups are not built"),
+        _not("sleep_blog", "x", "<= 1.5", "swapping is not simulated"),
+        _not("runai_pair", "x", "", "swapping is not simulated"),
+        measured("compile_s", "s", "<= 10", compile_s),
+    ]  # fmt: skip
+
+
+def requests_per_cpu_s(shared: Path | None) -> Measured:
+    """Requests of a million over the median CPU time of several warm runs."""
+    import numpy as np
+
+    from cotenant.api import load_model
+    from cotenant.catalogue.gpus import find_gpu
+    from cotenant.edge.traces import open_trace
+    from cotenant.estimation.step_time import step_times
+    from cotenant.simulation.costs import StepCosts
+    from cotenant.simulation.fast import simulate
+    from cotenant.simulation.load import Limits, Requests
+    from cotenant.simulation.workload import traced
+
+    _needs_numba()
+    if shared is None:
+        raise CannotRunError("give --shared DIR: the trace is not part of the repository")
+    once = traced(open_trace(shared / TRACE))
+    times = REQUESTS // len(once) + 1
+    span = int(once.arrival_ns[-1]) * len(once) // (len(once) - 1)  # one mean gap after the last arrival
+    requests = Requests.of(
+        np.concatenate([once.arrival_ns + number * span for number in range(times)]),
+        np.tile(once.input_tokens, times),
+        np.tile(once.output_tokens, times),
+    ).take(slice(0, REQUESTS))
+    limits = Limits(256, 8192, 16, 28_000, 131_072)
+    costs = StepCosts.of(step_times(load_model(MODEL).spec, find_gpu(GPU), engine="vllm"))
+    simulate(requests, limits, costs)
+    found = []
+    for _ in range(RUNS):
+        start = process_time()
+        outcome = simulate(requests, limits, costs)
+        found.append(process_time() - start)
+    return len(requests) / median(found), {
+        "requests": len(requests),
+        "steps": outcome.steps,
+        "best": round(len(requests) / min(found)),
+        "busy": round(outcome.busy_ns / outcome.end_ns, 3),
+    }
+
+
+def fast_equals_plain() -> Measured:
+    """The share of random cases on which both cores write the same log and the same times."""
+    import numpy as np
+
+    from bench.simulation_cases import crowded_case, random_case
+    from cotenant.simulation import fast, plain
+    from cotenant.simulation.load import Outcome
+
+    same = preemptions = 0
+    cases = [*map(random_case, range(CASES)), *map(crowded_case, range(20))]
+    for case in cases:
+        slow, quick = plain.simulate(*case), fast.simulate(*case, log=True)
+        preemptions += slow.preemptions
+        same += all(
+            np.array_equal(getattr(slow, name), getattr(quick, name)) for name in Outcome.__dataclass_fields__
+        )
+    return same / len(cases), {"cases": len(cases), "preemptions": preemptions}
+
+
+def compile_s() -> Measured:
+    """CPU seconds that a first run takes more than a second one, which finds the compiled core."""
+    _needs_numba()
+    with TemporaryDirectory() as folder:
+        first, second = (_child_s({**os.environ, "NUMBA_CACHE_DIR": folder}) for _ in range(2))
+    return first - second, {"first_s": round(first, 2), "cached_s": round(second, 2)}
+
+
+def tiny() -> None:
+    """Three tokens, compiled."""
+    from cotenant.simulation.costs import StepCosts
+    from cotenant.simulation.fast import simulate
+    from cotenant.simulation.load import Limits, Requests
+
+    simulate(Requests.of([0], [5], [3]), Limits(2, 8, 4, 8, 64), StepCosts(1, 1, 1, 1, 1, 1))
+
+
+def _child_s(environment: Mapping[str, str]) -> float:
+    """CPU seconds of a new process that simulates next to nothing."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", _ONE], env=dict(environment), check=True, cwd=Path(__file__).parents[1])
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def _needs_numba() -> None:
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        raise CannotRunError("numba is not installed: pip install 'cotenant[fast]'") from None
+
+
+def _peer(folder: Path | None, option: str, name: str) -> str:
+    return f"give --{option} DIR" if folder is None else f"running {name} beside ours is not built"
+
+
+def _not(name: str, unit: str, reach: str, reason: str) -> Row:
+    def refuse() -> float:
+        raise CannotRunError(reason)
+
+    run: Callable[[], float] = refuse
+    return measured(name, unit, reach, run)
+
+
+if __name__ == "__main__":
+    given = arguments(__doc__ or "")
+    folders = {name: getattr(given, name) for name in ("shared", "vidur", "distserve", "aegaeon")}
+    sys.exit(show(rows(folders), as_json=given.json))
