@@ -2,13 +2,13 @@
 
 Each round draws cards until about twenty models are out (half of a small fleet), generates patterns for these
 models alone on the cards that are free, and takes the cheapest cover if it costs less. The part's own bound skips
-rounds that cannot gain. (A large neighbourhood search in the sense of Shaw 1998; chance from a fixed seed.)
+rounds that cannot gain. (A large neighbourhood search in the sense of Shaw 1998; what looks like
+chance is a fixed mixing of numbers.)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 
 from cotenant.planning.partition import cheapest_cover
 from cotenant.planning.relaxation import Relaxation
@@ -20,22 +20,23 @@ _GENERATIONS = 25
 _SEARCH_NODES = 100_000
 _PROGRAM_NODES = 50
 _TOLERANCE = 1e-6
+_MASK = 2**64 - 1
 
 
 def improve(
-    space: Space, relaxation: Relaxation, start: Seated, *, rounds: int, enough: float, step: float, seed: int = 1
+    space: Space, relaxation: Relaxation, start: Seated, *, rounds: int, enough: float, step: float
 ) -> Seated:
     """The best after `rounds`, or the first that costs `enough` or less. New patterns go to `relaxation`.
 
     Costs are multiples of `step`, so only a gain of as much counts.
     """
-    random, best = Random(seed), start
-    for _ in range(rounds):
+    best = start
+    for turn in range(rounds):
         cost = sum(space.sites[one.site].weight for _, one in best)
         if cost <= enough + _TOLERANCE:
             break
         patterns = [one for _, one in best]
-        chosen = _draw(space, patterns, random, min(_MODELS, -(-len(space.problem.names) // 2)))
+        chosen = _draw(space, patterns, turn, min(_MODELS, -(-len(space.problem.names) // 2)))
         fresh = _solved(space, relaxation, patterns, chosen, max(step, 10 * _TOLERANCE))
         if fresh is not None:
             kept = [(one, 1) for number, one in enumerate(patterns) if number not in chosen]
@@ -45,11 +46,11 @@ def improve(
     return best
 
 
-def _draw(space: Space, patterns: Sequence[Pattern], random: Random, most: int) -> frozenset[int]:
+def _draw(space: Space, patterns: Sequence[Pattern], turn: int, most: int) -> frozenset[int]:
     """Cards whose models together have no rank elsewhere; the emptier a card, the likelier it is drawn."""
     order = sorted(
         range(len(patterns)),
-        key=lambda each: random.random() * (0.2 + max(0.0, patterns[each].headroom)),
+        key=lambda each: _scattered(turn, each) * (0.2 + max(0.0, patterns[each].headroom)),
         reverse=True,
     )
     models: set[int] = set()
@@ -67,6 +68,14 @@ def _draw(space: Space, patterns: Sequence[Pattern], random: Random, most: int) 
         if closed == models:
             return chosen
         models = closed
+
+
+def _scattered(turn: int, number: int) -> float:
+    """A figure in [0, 1) that looks random and is always the same (the mixing step of SplitMix64)."""
+    mixed = ((turn << 32) + number + 1) * 0x9E3779B97F4A7C15 & _MASK
+    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+    mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
+    return (mixed ^ mixed >> 31) / 2**64
 
 
 def _solved(

@@ -123,7 +123,9 @@ class _Search:
             if self._is_closed():
                 return True
             if not self._ask(self.bound + ahead, nodes * 2 // 5 if far else nodes):
-                break  # where steps will not close the gap, their lists must be short
+                if far:
+                    return False  # a list of all that is cheaper would be longer still
+                break
         if not self._is_closed():
             self._ask(self.cost - self._step if self.best else self._total, nodes)
         return self._is_closed()
