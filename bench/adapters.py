@@ -123,9 +123,8 @@ def _logits() -> tuple[str, int]:
 
 
 def _commands(name: str) -> str:
-    from cotenant.report.plan_text import command_line
 
-    return "\n".join(f"    {command_line(one)}" for one in planned(f"adapters/{name}").replicas)
+    return "\n".join(f"    {one.command_line}" for one in planned(f"adapters/{name}").replicas)
 
 
 def run(argv: Sequence[str] | None = None) -> int:

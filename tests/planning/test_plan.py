@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -14,6 +16,7 @@ from cotenant.domain.plan import Plan
 from cotenant.planning.check import find_faults
 from cotenant.planning.launch import reestimate
 from cotenant.planning.solve import plan_fleet
+from cotenant.report.document import plan_document
 from cotenant.units import GIB
 from tests.planning.fleets import fleet, small, trio
 
@@ -56,6 +59,32 @@ def test_commands_start_as_they_stand(answer: Plan) -> None:
     assert {replica.port for replica in answer.replicas} == {8000, 8001, 8002}
     assert "--enable-lora" in commands["triage"]
     assert all(dict(replica.environment)["CUDA_VISIBLE_DEVICES"] == "0" for replica in answer.replicas)
+
+
+def test_the_document_has_the_keys_of_the_contract(answer: Plan) -> None:
+    document = plan_document(answer, catalogue="c")
+    assert {
+        "cost_per_hour",
+        "lower_bound",
+        "gap",
+        "deterministic",
+        "rounds",
+        "replicas",
+        "gpus",
+        "naive",
+        "warnings",
+    } <= (document.keys())
+    replica, gpu = document["replicas"][0], document["gpus"][0]
+    assert shlex.split(replica["command"])[1:] == replica["arguments"]
+    promised = (
+        "id model checkpoint quantization port devices engine tensor_parallel_size max_model_len max_num_seqs"
+    )
+    promised += " gpu_memory_utilization kv_cache_memory_bytes adapters sharing start_order why runner_up"
+    assert set(promised.split()) <= replica.keys()
+    assert {"type", "node", "index", "sleepers"} <= gpu.keys()
+    assert sum(share["bytes"] for share in gpu["replicas"]) + gpu["headroom_bytes"] == gpu["capacity_bytes"]
+    assert gpu["load_peak_bytes"] <= gpu["capacity_bytes"]
+    json.dumps(document, allow_nan=False)
 
 
 def test_bytes_add_up(answer: Plan) -> None:

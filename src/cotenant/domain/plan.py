@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -48,6 +49,12 @@ class ReplicaPlan:
     beside_bytes: int = 0  # of those that start before it on its cards, where its engine counts them as used
     ttft_s: tuple[float, float, float] | None = None  # estimated (low, value, high) at the SLO's percentile
     tpot_s: tuple[float, float, float] | None = None
+
+    @property
+    def command_line(self) -> str:
+        """The environment and the command as one shell line, quoted, for display and copying."""
+        environment = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        return " ".join([*environment, shlex.join(self.command)])
 
 
 @dataclass(frozen=True, slots=True)

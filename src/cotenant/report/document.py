@@ -151,7 +151,7 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
         "headroom": plan.headroom,
         "rounds": [],
         "replicas": [_replica(replica) for replica in plan.replicas],
-        "gpus": [_gpu(gpu) for gpu in plan.gpus],
+        "gpus": [_gpu(gpu, plan) for gpu in plan.gpus],
         "naive": _naive(plan.naive),
         "shortfalls": [
             {
@@ -191,7 +191,8 @@ def _replica(replica: ReplicaPlan) -> Document:
         "kv_worst_case_bytes": replica.kv_worst_case_bytes,
         "ttft_s": list(replica.ttft_s) if replica.ttft_s else None,
         "tpot_s": list(replica.tpot_s) if replica.tpot_s else None,
-        "command": list(replica.command),
+        "command": replica.command_line,
+        "arguments": list(replica.command),
         "environment": dict(replica.environment),
         "why": replica.why,
         "runner_up": replica.runner_up,
@@ -202,7 +203,7 @@ def _device(device: Device) -> Document:
     return {"type": device.type, "node": device.node, "index": device.index}
 
 
-def _gpu(gpu: GpuPlan) -> Document:
+def _gpu(gpu: GpuPlan, plan: Plan) -> Document:
     return {
         **_device(gpu.device),
         "price_per_hour": gpu.price_per_hour,
@@ -214,9 +215,20 @@ def _gpu(gpu: GpuPlan) -> Document:
         "activations_bytes": sum(share.activations_bytes for share in gpu.shares),
         "runtime_bytes": sum(share.runtime_bytes for share in gpu.shares),
         "headroom_bytes": gpu.headroom_bytes,
+        "load_peak_bytes": _load_peak(gpu, plan),
         "replicas": [_share(share) for share in gpu.shares],
         "sleepers": [],
     }
+
+
+def _load_peak(gpu: GpuPlan, plan: Plan) -> int:
+    """The most that the card holds while its replicas load in their order, what others hold included."""
+    order = {replica.id: replica.start_order for replica in plan.replicas}
+    running = peak = gpu.used_bytes
+    for share in sorted(gpu.shares, key=lambda one: order[one.replica]):
+        peak = max(peak, running + share.load_peak_bytes, running + share.claimed_bytes)
+        running += share.claimed_bytes
+    return peak
 
 
 def _share(share: GpuShare) -> Document:
