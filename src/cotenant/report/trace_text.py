@@ -1,0 +1,93 @@
+"""A trace on one screen, as JSON, and as the `traffic:` block of a fleet file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cotenant.domain.trace_summary import TokenSpread, TraceSummary
+from cotenant.report.document import Document, header
+from cotenant.report.tables import table
+from cotenant.units import format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+
+
+def trace_document(summary: TraceSummary, *, catalogue: str) -> Document:
+    """`cotenant/workload/1`."""
+    mean, p99, most = summary.concurrency
+    return {
+        **header("workload", catalogue=catalogue),
+        **asdict(summary),
+        "concurrency": {"mean": mean, "p99": p99, "max": most},
+        "traffic": traffic_block(summary),
+    }
+
+
+def traffic_block(summary: TraceSummary) -> Document:
+    """What a fleet file says of it: a rate, lengths, and weights by hour where the trace lasts a day."""
+    block: Document = {
+        "requests_per_second": float(f"{summary.rate:.4g}"),
+        "input_tokens": _lengths(summary.input_tokens),
+        "output_tokens": _lengths(summary.output_tokens),
+    }
+    return {**block, "by_hour": list(summary.by_hour)} if summary.by_hour else block
+
+
+def traffic_yaml(summary: TraceSummary) -> str:
+    """The block on one line, as it stands in a fleet file."""
+
+    def flow(value: object) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key}: {flow(one)}" for key, one in value.items()) + "}"
+        return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+    return f"traffic: {flow(traffic_block(summary))}"
+
+
+def print_trace(summary: TraceSummary, console: Console) -> None:
+    """Figures and small plots, then the block to copy."""
+    console.print(
+        f"{summary.name}: {summary.requests:,} requests in {summary.duration_s:,.0f} s,"
+        f" {summary.rate:.3g} a second ({summary.peak_rate:.3g} in the busiest minute)",
+        style="bold",
+    )
+    console.print()
+    grid = table(
+        "tokens", "p50", "p95", "p99", "max", "mean", "shortest to longest", left=("shortest to longest",)
+    )
+    for name, found in (("input", summary.input_tokens), ("output", summary.output_tokens)):
+        grid.add_row(
+            name, f"{found.p50:,}", f"{found.p95:,}", f"{found.p99:,}", f"{found.maximum:,}", f"{found.mean:,.0f}",
+            plot(found.counts),
+        )  # fmt: skip
+    console.print(grid)
+    console.print()
+    console.print(f"rate over time  {plot(summary.rates)}  up to {max(summary.rates):.3g} a second")
+    console.print(
+        f"burstiness      {summary.variation:.2f} by gaps (deviation / mean),"
+        f" {summary.dispersion:.1f} by second (variance / mean); Poisson: 1"
+    )
+    mean, p99, most = summary.concurrency
+    console.print(
+        f"in flight       {mean:.1f} on average, {p99:,} at p99, {most:,} at most, at"
+        f" {format_seconds(summary.token_s)} a token"
+    )
+    console.print()
+    console.print(traffic_yaml(summary), soft_wrap=True)
+
+
+def plot(values: Sequence[float]) -> str:
+    """One column for each value, in eight heights; whatever is above nothing shows."""
+    most = max(values, default=0)
+    if most <= 0:
+        return " " * len(values)
+    return "".join(_LEVELS[0 if value <= 0 else max(1, round(value / most * 8))] for value in values)
+
+
+def _lengths(found: TokenSpread) -> Document:
+    return {"p50": max(1, found.p50), "p95": max(1, found.p95), "max": max(1, found.maximum)}
