@@ -59,8 +59,13 @@ def is_wrong(metric: str, error: float | None) -> bool:
 
 def page(parts: Mapping[str, Sequence[Mapping[str, Any]]], wrong: Iterable[WrongRow]) -> str:
     """The whole page: a table for each part, then the rows that are wrong."""
-    tables = (f"## {title.replace('all', 'All', 1) if title.startswith('all') else title}\n\n{_table(entries)}" for title, entries in parts.items())
+    tables = (f"## {_capital(title)}\n\n{_table(entries)}" for title, entries in parts.items())
     return "\n".join((_HEAD, *tables, _rows(list(wrong))))
+
+
+def _capital(title: str) -> str:
+    """A heading; an engine's own spelling is kept."""
+    return f"All{title[3:]}" if title.startswith("all") else title
 
 
 def _table(entries: Sequence[Mapping[str, Any]]) -> str:

@@ -135,7 +135,8 @@ class ModelSpec:
 
     `stored_bytes` is the exact size of the weights as stored, where headers were read; otherwise sizes are
     computed from `parameters` and the quantisation format. `quantization` names the format that the
-    checkpoint is stored in ("" = unquantised), `cache_dtype` what it wants its KV cache kept in. `max_model_len` is the longest sequence that the model takes.
+    checkpoint is stored in ("" = unquantised), `cache_dtype` what it wants its KV cache kept in.
+    `max_model_len` is the longest sequence that the model takes.
     """
 
     name: str
