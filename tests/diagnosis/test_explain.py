@@ -150,6 +150,23 @@ def test_what_the_log_leaves_open_is_said() -> None:
     assert nameless.predicted is not None
 
 
+def test_no_card_is_assumed_that_the_engine_does_not_run_on() -> None:
+    nameless = cotenant.explain("the current vLLM instance can use total_gpu_memory (22.06GiB) x "
+                                "gpu_memory_utilization (0.90) = 19.85GiB\n", model="Qwen/Qwen3-8B")  # fmt: skip
+    assert not any("P40" in sentence for sentence in nameless.assumed)
+    assert nameless.predicted is not None
+
+
+def test_no_length_is_advised_beyond_what_the_engine_says_fits() -> None:
+    error = (
+        "ERROR ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache "
+        "is needed, which is larger than the available KV cache memory (3.12 GiB). Based on the available memory, the "
+        "estimated maximum model length is 25536."
+    )
+    found = cotenant.explain(vllm("INFO Available KV cache memory: 3.12 GiB", error), gpu="L4")
+    assert by_flag(found)["max_model_len"].becomes == 25_536  # 3.12 GiB itself would be 25,559 tokens
+
+
 def test_the_model_and_card_given_stand_before_the_log() -> None:
     found = cotenant.explain(vllm("INFO Available KV cache memory: 5.0 GiB"), model="Qwen/Qwen3-8B", gpu="L40S")
     assert found.predicted is not None

@@ -115,6 +115,13 @@ def test_an_unknown_loss_is_not_zero() -> None:
     assert "unknown" in row.reason
 
 
+@pytest.mark.parametrize("task", ["vision", "vision-chat", "base"])
+def test_tasks_without_figures_of_their_own_are_held_against_chat(task: str) -> None:
+    row = table("L40S", model=SEVENTY, task=task)["fp8"]
+    assert row.quality_known
+    assert row.quality == table("L40S", model=SEVENTY, task="chat")["fp8"].quality
+
+
 def test_perplexity_is_shown_and_not_compared() -> None:
     row = table("RTX 4090", "llama.cpp", model=EIGHT)["gguf-q4_k_m"]
     assert row.quality is not None

@@ -42,6 +42,7 @@ class Situation:
     need_ratio: float
     shortfall: int
     free_bytes: int | None
+    longest: int | None  # what the engine itself says would fit, in tokens
 
     def spare(self, question: Question) -> int | None:
         """Bytes over with that question's settings; negative: still short; None: the engine refuses them."""
@@ -111,7 +112,9 @@ def situation(found: Measurement, question: Question, estimate: Estimate, why: C
     if short is None:  # the log does not say by how much: by as much as the estimate may be wrong
         short = max(stage.spent.high - stage.spent.value for stage in memory.stages)
     free = found.size_bytes("free_gib") if why.kind == "not_free_at_start" else None
-    return Situation(question, memory, estimate, why.kind, why.loading, shift, ratio, short, free)
+    said = found.value("estimated_max_len")
+    longest = int(said) if said else None
+    return Situation(question, memory, estimate, why.kind, why.loading, shift, ratio, short, free, longest)
 
 
 def changes(at: Situation) -> tuple[Change, ...]:
@@ -198,7 +201,8 @@ def _shorter(at: Situation, now: int) -> Iterator[tuple[Setting, Question]]:
         spare = at.spare(replace(at.question, settings=replace(at.question.settings, max_model_len=steps * 16)))
         return spare is not None and spare >= 0
 
-    best = _largest(works, _SHORTEST // 16, (now - 1) // 16)
+    most = min(now - 1, at.longest or now)
+    best = _largest(works, _SHORTEST // 16, most // 16)
     if best is not None:
         yield from _set(at.question, max_model_len=(best * 16,))
 

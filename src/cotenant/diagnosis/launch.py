@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cotenant.catalogue.gpu_names import pick
+from cotenant.catalogue.quantization import kernel
 from cotenant.diagnosis.llama_words import ENGINES as LLAMA_ENGINES
 from cotenant.diagnosis.llama_words import mix, own_words
 from cotenant.domain.gpu import GpuSpec
@@ -144,7 +145,8 @@ def _card(
         return named
     if capacity is None:
         return _by_free(found, cards, assumed)
-    near = min(alike, key=lambda card: abs(card.cuda_bytes.value - capacity), default=None)
+    able = [card for card in alike if kernel(found.engine, "fp16", card)] or alike
+    near = min(able, key=lambda card: abs(card.cuda_bytes.value - capacity), default=None)
     if near is None:
         return None
     assumed.append(

@@ -17,7 +17,11 @@ from cotenant.catalogue.quantization import quality
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QualityFigure
 
-_TASKS = {"math": "reasoning", "summarization": "chat", "translation": "chat", "vision": "chat"}
+# Tasks without published figures of their own -> whose stand for them; the last two are words of the catalogue.
+_TASKS = {
+    "math": "reasoning", "summarization": "chat", "translation": "chat", "vision": "chat",
+    "vision-chat": "chat", "base": "chat",
+}  # fmt: skip
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])([0-9]+(?:\.[0-9]+)?)[bB](?![A-Za-z0-9])")
 _LIKE = (0.4, 2.5)
 _RUINOUS_PERPLEXITY_PERCENT = 10.0

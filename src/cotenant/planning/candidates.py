@@ -39,7 +39,7 @@ from cotenant.units import format_gib, format_seconds
 MOST_REPLICAS = 64
 TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
 RAW_FIGURES = "raw figures"
-_SIXTEEN_BITS = ("bf16", "fp16")
+SIXTEEN_BITS = ("bf16", "fp16")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,14 @@ def _cases(fleet: Fleet, number: int, offer_number: int, refused: list[Refusal])
         offer.gpu, engine=engine.name, version=version, task=request.task, model=request.model,
         max_loss_percent=request.max_loss_percent, checkpoints=request.checkpoints, wishes=request.formats,
     )  # fmt: skip
-    allowed = [row for row in precision_candidates(rows) if _is_sure(row, request)]
+    able = precision_candidates(rows)
+    allowed = [row for row in able if _is_sure(row, request)]
     names = {row.format for row in allowed}
+    unproven = {row.format for row in able if not row.quality_known and (row.checkpoint or row.online)}
     refused += [
-        Refusal(number, offer_number, row.format, 0, row.reason) for row in rows if row.format not in names
+        Refusal(number, offer_number, row.format, 0, row.reason, unproven=row.format in unproven)
+        for row in rows
+        if row.format not in names
     ]
     loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
     for row in allowed:
@@ -167,7 +171,7 @@ def _is_sure(row: PrecisionChoice, request: ModelRequest) -> bool:
 
     Raw figures are planned as they are given: nobody knows what else there is to load.
     """
-    if row.format in request.formats or row.format in _SIXTEEN_BITS or row.format == request.model.quantization:
+    if row.format in request.formats or row.format in SIXTEEN_BITS or row.format == request.model.quantization:
         return True
     if request.model.architecture == RAW_FIGURES:
         return False

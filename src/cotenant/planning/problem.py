@@ -44,7 +44,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A way that was considered and refused, with the shortfall where it is one of bytes."""
+    """A way that was considered and refused, with the shortfall where it is one of bytes.
+
+    `unproven`: it would run, and nothing but an unpublished loss of quality speaks against it.
+    """
 
     request: int
     offer: int
@@ -52,6 +55,7 @@ class Refusal:
     tensor_parallel_size: int
     reason: str
     shortfall_bytes: int = 0
+    unproven: bool = False
 
 
 @dataclass(frozen=True, slots=True)

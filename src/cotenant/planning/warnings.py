@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from cotenant.planning.candidates import RAW_FIGURES
+from cotenant.planning.candidates import RAW_FIGURES, SIXTEEN_BITS
 from cotenant.planning.problem import Candidate
-from cotenant.units import format_bytes, format_price, format_seconds
+from cotenant.units import GIB, format_bytes, format_price, format_seconds
 
 if TYPE_CHECKING:
     from cotenant.planning.solved import Solved
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def warnings_of(solved: Solved) -> tuple[str, ...]:
     """Everything, each sentence once: contention, weights held twice, then what estimates and demands say."""
-    found: dict[str, None] = dict.fromkeys((*_contention(solved), *_twins(solved)))
+    found: dict[str, None] = dict.fromkeys((*_contention(solved), *_twins(solved), *_untried(solved)))
     for assignment in solved.placement.assignments:
         candidate = assignment.candidate
         request = solved.fleet.models[candidate.request]
@@ -48,6 +48,27 @@ def _twins(solved: Solved) -> tuple[str, ...]:
             f"{names} each hold {checkpoint} ({format_bytes(weights)}): processes never share weights, even "
             "of one file; as one model, with adapters where they differ, it is held once"
         )
+    return tuple(found)
+
+
+def _untried(solved: Solved) -> tuple[str, ...]:
+    """Models in 16 bits of which a smaller format would run, but nobody has published what it loses: a plan never
+    takes such a loss unasked, and its reader should know what asking may save (where it is a GiB or more)."""
+    found: dict[str, None] = {}
+    for assignment in solved.placement.assignments:
+        chosen, request = assignment.candidate, solved.fleet.models[assignment.candidate.request]
+        untried = [
+            refusal.format
+            for refusal in solved.ways[chosen.request].refusals
+            if refusal.unproven and refusal.offer == chosen.offer
+        ]
+        weights = sum(rank.weights.bytes.value for rank in chosen.estimate.per_gpu)
+        if untried and chosen.format in SIXTEEN_BITS and not request.formats and weights // 2 >= GIB:
+            tried = f"{' and '.join(untried)} {'was' if len(untried) == 1 else 'were'} not tried"
+            found[
+                f"{request.name}: {tried}: the loss on {request.task} is not published; "
+                f"quantization: [{untried[0]}, {chosen.format}] allows it"
+            ] = None
     return tuple(found)
 
 

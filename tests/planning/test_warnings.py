@@ -1,0 +1,33 @@
+"""What a plan says beside its choices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cotenant.planning.solve import plan_fleet
+from tests.planning.fleets import fleet
+
+L40S = [{"type": "L40S", "count": 1}]
+
+
+def embedder(model: str = "Alibaba-NLP/gte-Qwen2-7B-instruct", **more: Any) -> dict[str, Any]:
+    traffic = {"concurrent": 4, "context_tokens": {"p50": 200, "p95": 480}}
+    return {"name": "embed", "model": model, "task": "embed", "traffic": traffic, **more}
+
+
+def test_a_smaller_format_of_unpublished_loss_is_named() -> None:
+    said = [each for each in plan_fleet(fleet(embedder(), gpus=L40S)).warnings if "not tried" in each]
+    assert said == [
+        "embed: fp8 was not tried: the loss on embed is not published; quantization: [fp8, bf16] allows it"
+    ]
+
+
+def test_following_the_hint_takes_the_format_and_ends_the_warning() -> None:
+    answer = plan_fleet(fleet(embedder(quantization=["fp8", "bf16"]), gpus=L40S))
+    assert [replica.quantization for replica in answer.replicas] == ["fp8"]
+    assert not any("not tried" in each for each in answer.warnings)
+
+
+def test_what_saves_little_is_not_named() -> None:
+    answer = plan_fleet(fleet(embedder("BAAI/bge-m3"), gpus=L40S))
+    assert not any("not tried" in each for each in answer.warnings)
