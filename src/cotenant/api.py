@@ -180,22 +180,27 @@ def simulate(
     duration: str | None = None,
     seed: int = 0,
     policy: str = "static",
+    patience: str = "10s",
     progress: Callable[[str], None] | None = None,
 ) -> Replay:
     """The plan of `fleet` replayed token by token against its traffic, the same for the same `seed`.
 
     `traces` replace the traffic of models: a mapping from names, or ``NAME=FILE`` (``FILE`` where the fleet has
-    one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s. Raises
-    InputErrors and its kin for bad input; a model without a place has all its requests unfinished.
+    one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s. `policy`:
+    ``static`` is the plan as it stands; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if
+    alone, and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
+    `patience`. Raises InputErrors and its kin for bad input; a model without a place has all its requests
+    unfinished.
     """
     from dataclasses import replace
 
     from cotenant.domain.workload import Traffic
     from cotenant.edge.traces import named_traces
+    from cotenant.planning.apart import plan_apart
     from cotenant.planning.launch import reestimate
     from cotenant.planning.solve import plan_fleet
     from cotenant.simulation.hosting import hosting
-    from cotenant.simulation.run import replay
+    from cotenant.simulation.run import check_policy, replay
     from cotenant.units import parse_seconds
 
     tell = progress or (lambda _: None)
@@ -208,13 +213,17 @@ def simulate(
         for request in question.models
     )
     question = replace(question, models=models)
-    planned = plan_fleet(question, progress=tell)
+    check_policy(policy)
+    planned = plan_fleet(question, progress=tell) if policy == "static" else plan_apart(question, progress=tell)
     fresh = reestimate(question)
     by_name = {request.name: request for request in models}
     hostings = [
         hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in planned.replicas
     ]  # fmt: skip
-    return replay(planned, models, hostings, seed=seed, policy=policy, duration_s=span, progress=tell)
+    return replay(
+        planned, models, hostings, seed=seed, policy=policy, duration_s=span,
+        patience_s=parse_seconds(patience), progress=tell,
+    )  # fmt: skip
 
 
 def explain(

@@ -72,6 +72,7 @@ def test_the_last_token_needs_no_room() -> None:
 
 
 def test_a_swap_waits_for_idleness_or_patience() -> None:
-    assert may_swap(0, True, 10)
-    assert not may_swap(9, False, 10)
-    assert may_swap(10, False, 10)
+    assert may_swap(0, 0, True, 10)
+    assert not may_swap(9, 0, False, 10)
+    assert may_swap(10, 0, False, 10)
+    assert not may_swap(10, 10, False, 10)

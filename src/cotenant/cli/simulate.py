@@ -19,11 +19,23 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all that is drawn."
 )
-@click.option("--policy", default="static", show_default=True, help="How models share cards: static.")
+@click.option(
+    "--policy",
+    default="static",
+    show_default=True,
+    help="How models share cards: static, swap, swap-2 or restart.",
+)
+@click.option(
+    "--patience",
+    default="10s",
+    show_default=True,
+    metavar="TIME",
+    help="How long a request waits before a busy model makes room for its own.",
+)
 @json_option
 @reports_errors
 def command(
-    fleet: str, traces: tuple[str, ...], duration: str | None, seed: int, policy: str, as_json: bool
+    fleet: str, traces: tuple[str, ...], duration: str | None, seed: int, policy: str, patience: str, as_json: bool
 ) -> int:
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
 
@@ -34,7 +46,7 @@ def command(
 
     with progress() as report:
         found = api.simulate(
-            fleet, traces=traces, duration=duration, seed=seed, policy=policy, progress=report
+            fleet, traces=traces, duration=duration, seed=seed, policy=policy, patience=patience, progress=report
         )  # fmt: skip
     if as_json:
         from cotenant.report.replay_document import replay_document

@@ -55,6 +55,7 @@ class ReplicaReplay:
     kv_blocks: int
     kv_high_water: float
     preemptions: int
+    wakes: int | None = None  # how often it was woken; None where nobody sleeps
 
 
 @dataclass(frozen=True, slots=True)

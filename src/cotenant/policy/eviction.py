@@ -14,9 +14,11 @@ def least_recent(last_used: Ints, evictable: Ints, models: int) -> int:
     return found
 
 
-def may_swap(oldest_wait: int, idle: bool, patience: int) -> bool:
+def may_swap(wait: int, own_wait: int, idle: bool, patience: int) -> bool:
     """Whether a model's turn is over: it has no work, or another model's request has waited `patience` or more.
 
-    Without patience every request of another model would force a swap, and a card would only load (thrash).
+    Without patience every request of another model would force a swap, and a card would only load (thrash). The
+    other must have waited longer than any of its own (`own_wait`), else a model could be sent away before it
+    served anything, and nobody would ever be served.
     """
-    return idle or oldest_wait >= patience
+    return idle or (wait >= patience and wait > own_wait)

@@ -22,7 +22,8 @@ def print_replay(replay: Replay, console: Console) -> None:
     missed = [model.model for model in judged if not model.slo_held]
     verdict = f"SLO missed by {', '.join(missed)}" if missed else "every SLO held" if judged else "no SLO to hold"
     console.print(
-        f"{requests:,} requests in {format_seconds(replay.duration_s)} (seed {replay.seed}): {verdict}",
+        f"{requests:,} requests in {format_seconds(replay.duration_s)} ({replay.policy}, seed {replay.seed}):"
+        f" {verdict}",
         style="bold",
     )
     console.print()
@@ -45,11 +46,12 @@ def _models(replay: Replay) -> Table:
 
 
 def _replicas(replay: Replay) -> Table:
-    grid = table("replica", "busy", "", "slowed by", "KV high water", "", "preempted", left=("", "busy"))
+    grid = table("replica", "busy", "", "slowed by", "KV high water", "", "preempted", "woken", left=("busy",))
     for replica in replay.replicas:
         grid.add_row(
             replica.id, _bar(replica.busy), format_percent(replica.busy), f"{replica.slowdown:.2f}x",
             _bar(replica.kv_high_water), format_percent(replica.kv_high_water), f"{replica.preemptions:,}",
+            "-" if replica.wakes is None else f"{replica.wakes:,}",
         )  # fmt: skip
     return grid
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import ModelRequest
+from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import ReplicaPlan
 from cotenant.domain.step_time import StepTimes
 from cotenant.engines import find_engine
 from cotenant.estimation.served_format import served_format
-from cotenant.estimation.step_time import step_times
+from cotenant.estimation.step_constants import HOST_BANDWIDTH, STORAGE_BANDWIDTH
+from cotenant.estimation.step_time import load_s, step_times
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import Limits
 
@@ -22,7 +25,8 @@ _MOST = 64  # sequences; the lines are drawn up to there, or up to max_num_seqs
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """One replica as the simulator sees it."""
+    """One replica as the simulator sees it. Bytes are of one rank; `swap_s` is how long it takes to fall asleep
+    and to wake, by policy; asleep it keeps its runtime (a process with its CUDA context), unless it is stopped."""
 
     id: str
     model: str
@@ -30,6 +34,24 @@ class Hosting:
     limits: Limits
     costs: StepCosts
     times: StepTimes
+    claimed_bytes: int
+    runtime_bytes: int
+    swap_s: Mapping[str, tuple[float, float]]
+
+
+def swap_seconds(weights_bytes: int, gpu: GpuSpec) -> dict[str, tuple[float, float]]:
+    """Seconds to (fall asleep, wake) of a rank with `weights_bytes`, by policy; ranks move side by side.
+
+    swap: weights to host memory and back over the card's link (vLLM's sleep level 1). swap-2: weights dropped,
+    read again from storage (level 2). restart: the process is stopped and started (llama-swap). The KV cache is
+    dropped in each: whoever sleeps has finished its requests.
+    """
+    link = weights_bytes / (gpu.host_bandwidth or HOST_BANDWIDTH)
+    return {
+        "swap": (link, link),
+        "swap-2": (0.0, weights_bytes / min(STORAGE_BANDWIDTH, gpu.host_bandwidth or HOST_BANDWIDTH)),
+        "restart": (0.0, load_s(weights_bytes, gpu)[1]),
+    }
 
 
 def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> Hosting:
@@ -57,4 +79,10 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         kernel=served.kernel, batch_range=(1, max(2, min(seqs, _MOST))), context_range=(256, longest),
     )  # fmt: skip
     cards = tuple((device.node, device.index) for device in replica.devices)
-    return Hosting(replica.id, replica.model, cards, limits, StepCosts.of(times), times)
+    rank = estimate.per_gpu[0]
+    return Hosting(
+        replica.id, replica.model, cards, limits, StepCosts.of(times), times,
+        claimed_bytes=rank.claimed_bytes,
+        runtime_bytes=rank.runtime.bytes.value,
+        swap_s=swap_seconds(rank.weights.bytes.value, estimate.gpu),
+    )  # fmt: skip

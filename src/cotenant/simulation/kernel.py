@@ -17,6 +17,7 @@ from cotenant.policy.dispatch import least_loaded, round_robin
 from cotenant.simulation.costs import FS_PER_NS
 from cotenant.simulation.load import NEVER, Requests
 from cotenant.simulation.replica import Replica
+from cotenant.simulation.residency import Residency
 
 Progress = Callable[[int, int], None]  # requests that have arrived, of how many
 
@@ -50,14 +51,22 @@ class Stream:
 
 
 def run(
-    hosts: Sequence[Host], streams: Sequence[Stream], *, until_ns: int = NEVER, progress: Progress | None = None
+    hosts: Sequence[Host],
+    streams: Sequence[Stream],
+    *,
+    until_ns: int = NEVER,
+    residency: Residency | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Serve all requests, or as many as end before `until_ns`. The outcome stands in the replicas afterwards."""
+    """Serve all requests, or as many as end before `until_ns`. The outcome stands in the replicas afterwards.
+
+    With a `residency` (its residents in the order of `hosts`) only models that are awake work; without, all are.
+    """
     arrivals = _arrivals(streams)
     turns = [0] * len(streams)
-    place = 0
+    place, change = 0, None
     while True:
-        now = _next_moment(hosts, arrivals[place][0] * FS_PER_NS if place < len(arrivals) else None)
+        now = _next_moment(hosts, arrivals[place][0] * FS_PER_NS if place < len(arrivals) else None, change)
         if now is None or now > until_ns * FS_PER_NS:
             return
         for host in hosts:
@@ -75,7 +84,10 @@ def run(
                 progress(place, len(arrivals))
         for model, stream in enumerate(streams):
             _ask_again(stream, hosts, turns, model, now)
-        _begin(hosts, now)
+        if residency is not None:
+            residency.update(now)
+            change = residency.next_change(now)
+        _begin(hosts, now, residency)
 
 
 def _arrivals(streams: Sequence[Stream]) -> list[tuple[int, int, int]]:
@@ -94,16 +106,16 @@ def _ask_again(stream: Stream, hosts: Sequence[Host], turns: list[int], model: i
     flying = sum(hosts[one].replica.taken - hosts[one].replica.closed for one in stream.hosts)
     while flying < stream.users and len(stream.came_ns) < len(stream.requests):
         before = sum(hosts[one].replica.closed for one in stream.hosts)
-        hosts[_choose(stream, hosts, turns, model)].replica.arrive(len(stream.came_ns))
+        replica = hosts[_choose(stream, hosts, turns, model)].replica
+        replica.came_ns[len(stream.came_ns)] = now // FS_PER_NS
+        replica.arrive(len(stream.came_ns))
         stream.came_ns.append(now // FS_PER_NS)
         flying += 1 - (sum(hosts[one].replica.closed for one in stream.hosts) - before)
 
 
-def _next_moment(hosts: Sequence[Host], arrival_fs: int | None) -> int | None:
-    moments = [host.ends_fs for host in hosts if host.ends_fs is not None]
-    if arrival_fs is not None:
-        moments.append(arrival_fs)
-    return min(moments, default=None)
+def _next_moment(hosts: Sequence[Host], *others: int | None) -> int | None:
+    moments = [*(host.ends_fs for host in hosts), *others]
+    return min((one for one in moments if one is not None), default=None)
 
 
 def _choose(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int) -> int:
@@ -114,15 +126,18 @@ def _choose(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int)
     return stream.hosts[least_loaded([hosts[one].replica.load for one in stream.hosts], len(stream.hosts))]
 
 
-def _begin(hosts: Sequence[Host], now: int) -> None:
+def _begin(hosts: Sequence[Host], now: int, residency: Residency | None) -> None:
     """Every resting replica that has work begins a step, stretched by the neighbours that have work too."""
+    works = [host.replica.has_work for host in hosts]
+    if residency is not None:
+        works = [one.may_step for one in residency.residents]
     crowd: dict[object, int] = {}
-    for host in hosts:
-        if host.ends_fs is not None or host.replica.has_work:
+    for host, working in zip(hosts, works, strict=True):
+        if host.ends_fs is not None or working:
             for card in host.cards:
                 crowd[card] = crowd.get(card, 0) + 1
-    for host in hosts:
-        if host.ends_fs is None and host.replica.has_work:
+    for host, working in zip(hosts, works, strict=True):
+        if host.ends_fs is None and working:
             work = host.replica.begin(now)
             if work:
                 stretched = work * max((crowd[card] for card in host.cards), default=1)

@@ -44,9 +44,12 @@ class Replica:
         self.limits, self.costs, self.requests = limits, costs, requests
         self._rank = ranks(requests.priority.tolist(), requests.arrival_ns.tolist())
         self._inputs, self._outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
+        self._arrival = requests.arrival_ns.tolist()
+        self.came_ns: dict[int, int] = {}  # of requests that came at another time than they were listed for
         self._cancel = requests.cancel_ns.tolist()
         self.waiting: list[tuple[int, int]] = []  # a heap of (rank, request)
         self.running: list[Sequence] = []
+        self.admitting = True  # whether the queue may move
         self.free_blocks = limits.num_blocks
         count = len(requests)
         self._generated = [0] * count
@@ -65,6 +68,11 @@ class Replica:
     def load(self) -> int:
         """Requests that wait or run."""
         return len(self.running) + len(self.waiting)
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the oldest waiting request came; None where nothing waits."""
+        return min((self.came_ns.get(one, self._arrival[one]) for _, one in self.waiting), default=None)
 
     def arrive(self, request: int) -> None:
         """A request joins the queue at its rank; one that can never be served is refused."""
@@ -142,7 +150,7 @@ class Replica:
 
     def _admit(self, now_fs: int) -> None:
         """The first of the queue joins, and again, as long as it may."""
-        while self.waiting:
+        while self.waiting and self.admitting:
             rank, request = self.waiting[0]
             known = self._inputs[request] + self._generated[request]
             budget = self._budget()

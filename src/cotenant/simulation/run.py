@@ -11,16 +11,20 @@ import numpy as np
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Plan
 from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay
-from cotenant.errors import InputError
+from cotenant.errors import InputError, UnsupportedError
 from cotenant.simulation import fast
+from cotenant.simulation.costs import FS_PER_S
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Outcome
 from cotenant.simulation.metrics import model_replay
 from cotenant.simulation.replica import Replica
+from cotenant.simulation.residency import Residency, Resident
 from cotenant.simulation.workload import Workload, workload
+from cotenant.units import format_bytes
 
-POLICIES = ("static",)
+POLICIES = ("static", "swap", "swap-2", "restart")
+PATIENCE_S = 10.0
 DURATION_S = 300.0
 _COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
 _NS_PER_S = 10**9
@@ -43,22 +47,32 @@ def replay(
     *,
     seed: int = 0,
     policy: str = "static",
+    patience_s: float = PATIENCE_S,
     duration_s: float | None = None,
     progress: Progress = lambda _: None,
 ) -> Replay:
     """What the plan's replicas make of `duration_s` seconds of traffic (by default its traces whole, else 300 s).
 
-    Each replica keeps its memory and shares the time of its cards (`kernel`). The same seed gives the same answer.
-    Raises InputError for an unknown policy or a duration that is none.
+    static: each replica keeps its memory and shares the time of its cards (`kernel`). The others: replicas take
+    turns in the memory of their cards (`residency`), `patience_s` being how long a request waits before a busy
+    neighbour makes room. The same seed gives the same answer. Raises InputError for an unknown policy, a patience
+    or a duration that is none.
     """
-    if policy not in POLICIES:
-        raise InputError(f"no policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
+    check_policy(policy)
+    if not 0 <= patience_s < 1e8:
+        raise InputError(f"a patience of zero or more is needed, not {patience_s} s")
     if duration_s is not None and not 0 < duration_s < 1e8:
         raise InputError(f"a duration above zero is needed, not {duration_s} s")
     span = duration_s or _span(requests)
     progress("drawing requests")
     models = [_model(number, request, hostings, seed, span) for number, request in enumerate(requests)]
-    hosts, outcomes = _serve(models, hostings, span, progress)
+    owner = {host: model for model in models for host in model.hosts}
+    hosts = [
+        Host(Replica(owner[place].work.requests, one.limits, one.costs), one.cards)
+        for place, one in enumerate(hostings)
+    ]
+    residency = None if policy == "static" else _residency(plan, hosts, hostings, policy, patience_s)
+    outcomes = _serve(models, hosts, hostings, residency, span, progress)
     found = [_figures(model, outcomes, hostings, span) for model in models]
     end = max((host.last_fs for host in hosts), default=0) / 1e15
     return Replay(
@@ -68,12 +82,49 @@ def replay(
         end_s=max(end, span),
         models=tuple(found),
         replicas=tuple(
-            _replica(one, host, outcome, max(end, span), plan)
-            for one, host, outcome in zip(hostings, hosts, outcomes, strict=True)
+            _replica(
+                one, host, outcome, max(end, span), plan, None if residency is None else residency.residents[place]
+            )
+            for place, (one, host, outcome) in enumerate(zip(hostings, hosts, outcomes, strict=True))
         ),
         warnings=tuple(_warnings(models, found, end, span)),
         input_hash=plan.input_hash,
     )
+
+
+def check_policy(policy: str) -> None:
+    """Raises InputError for a policy that there is not."""
+    if policy not in POLICIES:
+        raise InputError(f"no policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
+
+
+def _residency(
+    plan: Plan, hosts: Sequence[Host], hostings: Sequence[Hosting], policy: str, patience_s: float
+) -> Residency:
+    """Everybody asleep. Raises UnsupportedError where a model has no room beside the others' idle processes."""
+    capacity: dict[object, int] = {
+        (gpu.device.node, gpu.device.index): gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus
+    }
+    residents = [
+        Resident(
+            replica=host.replica,
+            cards=one.cards,
+            awake_bytes=one.claimed_bytes,
+            asleep_bytes=0 if policy == "restart" else one.runtime_bytes,
+            wake_fs=round(one.swap_s[policy][1] * FS_PER_S),
+            sleep_fs=round(one.swap_s[policy][0] * FS_PER_S),
+        )
+        for host, one in zip(hosts, hostings, strict=True)
+    ]
+    found = Residency(residents, capacity, round(patience_s * FS_PER_S))
+    for one, resident in zip(hostings, residents, strict=True):
+        short = max(resident.awake_bytes - resident.asleep_bytes - found.free_bytes(card) for card in one.cards)
+        if short > 0:
+            raise UnsupportedError(
+                f"{one.id} lacks {format_bytes(short)} beside the idle processes of the others",
+                hint="ask for more headroom, or take --policy restart",
+            )
+    return found
 
 
 def _span(requests: Sequence[ModelRequest]) -> float:
@@ -91,33 +142,38 @@ def _model(number: int, request: ModelRequest, hostings: Sequence[Hosting], seed
 
 
 def _serve(
-    models: Sequence[_Model], hostings: Sequence[Hosting], span: float, progress: Progress
-) -> tuple[list[Host], list[Outcome]]:
+    models: Sequence[_Model],
+    hosts: Sequence[Host],
+    hostings: Sequence[Hosting],
+    residency: Residency | None,
+    span: float,
+    progress: Progress,
+) -> list[Outcome]:
     """Replicas that nobody disturbs go to the fast core, the others through the kernel together."""
-    owner = {host: model for model in models for host in model.hosts}
-    hosts = [
-        Host(Replica(owner[place].work.requests, one.limits, one.costs), one.cards)
-        for place, one in enumerate(hostings)
-    ]
     outcomes: dict[int, Outcome] = {}
-    for place, one in enumerate(hostings):
-        model = owner[place]
-        if not model.work.users and len(model.hosts) == 1 and _alone(place, hostings):
-            progress(f"simulating {one.id}")
-            outcomes[place] = _fast(model, hosts[place], one)
+    for model in models if residency is None else ():
+        if not model.work.users and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
+            (place,) = model.hosts
+            progress(f"simulating {hostings[place].id}")
+            outcomes[place] = _fast(model, hosts[place], hostings[place])
     together = [model for model in models if model.hosts and model.hosts[0] not in outcomes]
     streams = [
         Stream(model.work.requests, model.hosts, users=model.work.users, until_ns=round(span * _NS_PER_S))
         for model in together
     ]
     if streams:
-        run(hosts, streams, progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"))
+        run(
+            hosts,
+            streams,
+            residency=residency,
+            progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"),
+        )
     for model, stream in zip(together, streams, strict=True):
         if model.work.users:
             model.work = _as_it_came(model.work, stream)
         for place in model.hosts:
             outcomes[place] = hosts[place].replica.outcome(hosts[place].busy_fs, hosts[place].last_fs)
-    return hosts, [outcomes[place] for place in range(len(hostings))]
+    return [outcomes[place] for place in range(len(hostings))]
 
 
 def _alone(place: int, hostings: Sequence[Hosting]) -> bool:
@@ -169,7 +225,9 @@ def _merged(outcomes: Sequence[Outcome], count: int) -> Outcome:
     )
 
 
-def _replica(one: Hosting, host: Host, outcome: Outcome, end: float, plan: Plan) -> ReplicaReplay:
+def _replica(
+    one: Hosting, host: Host, outcome: Outcome, end: float, plan: Plan, resident: Resident | None
+) -> ReplicaReplay:
     types = {(gpu.device.node, gpu.device.index): gpu.device.type for gpu in plan.gpus}
     return ReplicaReplay(
         id=one.id,
@@ -182,6 +240,7 @@ def _replica(one: Hosting, host: Host, outcome: Outcome, end: float, plan: Plan)
         kv_blocks=one.limits.num_blocks,
         kv_high_water=outcome.kv_high_water_blocks / one.limits.num_blocks,
         preemptions=outcome.preemptions,
+        wakes=None if resident is None else resident.wakes,
     )
 
 

@@ -1,0 +1,140 @@
+"""Which models are awake: several models on cards that cannot hold all of them at once.
+
+A request for a model that sleeps wakes it, if its cards have room. If not, models that were used longest ago make
+room: at once where they have no work, and after `patience` where they do, so that a busy card does not spend its
+time loading (thrash). Who makes room takes no new requests, finishes what runs, and sleeps; its queue waits. Of
+several models that want to wake, the one with the oldest request comes first, and nobody overtakes it on its
+cards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from cotenant.policy.eviction import least_recent, may_swap
+from cotenant.simulation.costs import FS_PER_NS
+from cotenant.simulation.replica import Replica
+
+
+class State(Enum):
+    """Where a model stands."""
+
+    ASLEEP = auto()
+    WAKING = auto()
+    AWAKE = auto()
+    DRAINING = auto()
+    FALLING_ASLEEP = auto()
+
+
+@dataclass(slots=True, eq=False)
+class Resident:
+    """One model of a swapping card: bytes of each of its cards awake and asleep, femtoseconds to change."""
+
+    replica: Replica
+    cards: tuple[object, ...]
+    awake_bytes: int
+    asleep_bytes: int
+    wake_fs: int
+    sleep_fs: int
+    state: State = State.ASLEEP
+    until_fs: int = 0  # end of waking or falling asleep
+    used_fs: int = -1
+    wakes: int = 0
+
+    @property
+    def holds_bytes(self) -> int:
+        """What it takes of each of its cards just now."""
+        return self.asleep_bytes if self.state is State.ASLEEP else self.awake_bytes
+
+    @property
+    def may_step(self) -> bool:
+        """Whether a step may begin."""
+        drains = self.state is State.DRAINING and bool(self.replica.running)
+        return drains or (self.state is State.AWAKE and self.replica.has_work)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Residency:
+    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs` as above."""
+
+    residents: Sequence[Resident]
+    capacity_bytes: Mapping[object, int]
+    patience_fs: int
+
+    def next_change(self, now: int) -> int | None:
+        """When the next model has woken or fallen asleep."""
+        changing = (State.WAKING, State.FALLING_ASLEEP)
+        return min(
+            (one.until_fs for one in self.residents if one.state in changing and one.until_fs > now), default=None
+        )
+
+    def update(self, now: int) -> None:
+        """All that changes at this moment; call it again at `next_change` and whenever a step ends."""
+        for one in self.residents:
+            self._settle(one, now)
+        blocked: set[object] = set()
+        for one in self._wanting(now):
+            if not blocked & set(one.cards):
+                self._wake_or_make_room(one, now)
+            if one.state is State.ASLEEP:
+                blocked |= set(one.cards)
+
+    def free_bytes(self, card: object) -> int:
+        """Room on a card."""
+        return self.capacity_bytes[card] - sum(one.holds_bytes for one in self.residents if card in one.cards)
+
+    def _settle(self, one: Resident, now: int) -> None:
+        if one.state is State.AWAKE and one.replica.has_work:
+            one.used_fs = now
+        if one.state is State.WAKING and one.until_fs <= now:
+            one.state, one.used_fs = State.AWAKE, now
+        if one.state is State.DRAINING and not one.replica.running:
+            one.state, one.until_fs = State.FALLING_ASLEEP, now + one.sleep_fs
+        if one.state is State.FALLING_ASLEEP and one.until_fs <= now:
+            one.state, one.replica.admitting = State.ASLEEP, True
+
+    def _wanting(self, now: int) -> list[Resident]:
+        """Sleepers with requests, the one with the oldest first."""
+        sleepers = [
+            one for one in self.residents if one.state is State.ASLEEP and one.replica.oldest_ns is not None
+        ]
+        return sorted(sleepers, key=lambda one: one.replica.oldest_ns or 0)
+
+    def _wake_or_make_room(self, one: Resident, now: int) -> None:
+        wanted = one.awake_bytes - one.asleep_bytes
+        short = [card for card in one.cards if self.free_bytes(card) < wanted]
+        if not short:
+            one.state, one.until_fs = State.WAKING, now + one.wake_fs
+            one.wakes += 1
+            return
+        for card in short:
+            self._make_room(card, wanted, _waited(one, now), now)
+
+    def _make_room(self, card: object, wanted: int, waited: int, now: int) -> None:
+        """Send models to sleep, those used longest ago first, until what they will free is enough."""
+        here = [one for one in self.residents if card in one.cards]
+        leaving = (State.DRAINING, State.FALLING_ASLEEP)
+        coming = sum(one.awake_bytes - one.asleep_bytes for one in here if one.state in leaving)
+        while self.free_bytes(card) + coming < wanted:
+            evictable = [
+                int(
+                    one.state is State.AWAKE
+                    and may_swap(waited, _waited(one, now), not one.replica.has_work, self.patience_fs)
+                )
+                for one in here
+            ]
+            place = least_recent([one.used_fs for one in here], evictable, len(here))
+            if place == len(here):
+                return
+            one = here[place]
+            one.state, one.replica.admitting = State.DRAINING, False
+            coming += one.awake_bytes - one.asleep_bytes
+            self._settle(one, now)
+
+
+def _waited(one: Resident, now: int) -> int:
+    """Femtoseconds that its oldest waiting request has waited; 0 where none waits."""
+    oldest = one.replica.oldest_ns
+    return 0 if oldest is None else now - oldest * FS_PER_NS

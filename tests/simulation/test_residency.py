@@ -1,0 +1,74 @@
+"""Models that take turns in a card's memory, by hand."""
+
+from __future__ import annotations
+
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.kernel import Host, Stream, run
+from cotenant.simulation.load import Limits, Requests, Status
+from cotenant.simulation.replica import Replica
+from cotenant.simulation.residency import Residency, Resident, State
+
+UNIT = 1_000_000
+LIMITS = Limits(4, 16, 4, 64, 64)
+EVEN = StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)  # every step takes 10 ns
+
+
+def swapped(
+    loads: list[Requests], *, room: int, patience_ns: int, wake_ns: int = 100, sleep_ns: int = 20
+) -> tuple[list[list[int]], list[int], Residency]:
+    """Finish times of each model's requests and how often it woke; a model takes 10 bytes awake, 1 asleep."""
+    hosts = [Host(Replica(load, LIMITS, EVEN), ("card",)) for load in loads]
+    residents = [
+        Resident(host.replica, host.cards, 10, 1, wake_ns * UNIT, sleep_ns * UNIT) for host in hosts
+    ]  # fmt: skip
+    residency = Residency(residents, {"card": room}, patience_ns * UNIT)
+    run(hosts, [Stream(load, (place,)) for place, load in enumerate(loads)], residency=residency)
+    outcomes = [host.replica.outcome(host.busy_fs, host.last_fs) for host in hosts]
+    assert all((outcome.status == Status.FINISHED).all() for outcome in outcomes)
+    return [outcome.finish_ns.tolist() for outcome in outcomes], [one.wakes for one in residents], residency
+
+
+def requests(*arrivals: int, tokens: int = 2) -> Requests:
+    return Requests.of(list(arrivals), [4] * len(arrivals), [tokens] * len(arrivals))
+
+
+def test_a_model_wakes_for_its_first_request() -> None:
+    times, wakes, _ = swapped([requests(5)], room=10, patience_ns=0)
+    assert times == [[5 + 100 + 20]]
+    assert wakes == [1]
+
+
+def test_idle_models_make_room_and_come_back() -> None:
+    """Wake 100, work 20; the other: sleep 20, wake 100, work 20; and back again."""
+    times, wakes, residency = swapped([requests(0, 200), requests(130)], room=12, patience_ns=10**6)
+    assert times == [[120, 130 + 140 + 140], [130 + 140]]
+    assert wakes == [2, 1]
+    assert [one.state for one in residency.residents] == [State.AWAKE, State.ASLEEP]
+
+
+def test_with_room_for_both_nobody_sleeps() -> None:
+    times, wakes, _ = swapped([requests(0, 200), requests(130)], room=20, patience_ns=0)
+    assert times == [[120, 220], [130 + 120]]
+    assert wakes == [1, 1]
+
+
+def test_patience_lets_the_busy_one_finish_its_queue() -> None:
+    """Four requests of the first model in turn; without patience the second one cuts in after what runs."""
+    busy = Requests.of([0, 90, 110, 130, 150], [4] * 5, [5] * 5)
+    hasty, many, _ = swapped([busy, requests(100)], room=12, patience_ns=0)
+    patient, few, _ = swapped([busy, requests(100)], room=12, patience_ns=10**6)
+    assert (many, few) == ([2, 1], [1, 1])
+    assert hasty[1] < patient[1]
+    assert max(hasty[0]) > max(patient[0])
+
+
+def test_the_longest_unused_goes_first() -> None:
+    _, wakes, residency = swapped([requests(0, 900), requests(300), requests(600)], room=21, patience_ns=10**6)
+    # 600: the first model, unused since 120, goes and not the second; 900: then the second goes
+    assert wakes == [2, 1, 1]
+    assert [one.state for one in residency.residents] == [State.AWAKE, State.ASLEEP, State.AWAKE]
+
+
+def test_the_oldest_request_wakes_first_and_is_not_overtaken() -> None:
+    times, _, _ = swapped([requests(0, tokens=30), requests(50), requests(40)], room=12, patience_ns=10**6)
+    assert times[2] < times[1]
