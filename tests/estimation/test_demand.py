@@ -261,7 +261,6 @@ def test_adapters_parts_add_up() -> None:
     [
         Traffic(),
         Traffic(requests_per_second=1),
-        Traffic(requests_per_second=1, input_tokens=Lengths(p95=5)),
         Traffic(requests_per_second=0, input_tokens=Lengths(p95=5), output_tokens=Lengths(p95=5)),
         Traffic(concurrent=0, context_tokens=Lengths(p95=5)),
         Traffic(concurrent=4),

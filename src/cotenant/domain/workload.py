@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GENERATING = ("chat", "code", "math", "reasoning", "knowledge", "summarization", "translation", "vision")
-TASKS = (*GENERATING, "embed", "rerank", "classify")
+SILENT = ("embed", "rerank", "classify")  # nothing is written: the prompt is read, and that is all
+TASKS = (*GENERATING, *SILENT)
 """What a model may be for: it says which published quality figures count."""
 
 

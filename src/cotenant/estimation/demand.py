@@ -148,8 +148,6 @@ def _flight(model: ModelSpec, traffic: Traffic, limit: int) -> _Flight:
         return _Flight(context, outputs, held_context(context, limit))
     inputs = length_model(traffic.input_tokens, cap=limit)
     if traffic.output_tokens is None:
-        if not model.encoder_only and traffic.concurrent is None:
-            raise InputError("a rate needs output_tokens, as well as input_tokens", hint="{p50: 150, p95: 400}")
         return _Flight(inputs, ConstantLength(0.0), held_tokens(inputs, ConstantLength(0.0), limit))
     written = length_model(traffic.output_tokens, cap=limit)
     return _Flight(inputs, written, held_tokens(inputs, written, limit))

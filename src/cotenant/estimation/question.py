@@ -8,7 +8,7 @@ from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
-from cotenant.domain.workload import Adapter, Slo, Traffic
+from cotenant.domain.workload import SILENT, Adapter, Slo, Traffic
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import InputError
 from cotenant.estimation.memory import estimate_memory
@@ -46,6 +46,8 @@ def answer(question: Question) -> Estimate:
         )
     if question.slo is not None and question.traffic is None:
         raise InputError("an SLO without traffic says nothing", hint="add concurrent or requests_per_second")
+    if _lacks_answers(question):
+        raise InputError("a rate needs output_tokens, as well as input_tokens", hint="{p50: 150, p95: 400}")
     served = served_format(
         question.model, question.quantization, question.gpu, engine=question.engine, version=question.version
     )
@@ -55,6 +57,14 @@ def answer(question: Question) -> Estimate:
         found = replace(found, reason=f"{found.reason}; {hint}")
     notes = (*found.warnings, *served.warnings, *question.model.spec.notes)
     return replace(found, warnings=notes, arguments=_arguments(question, served, found))
+
+
+def _lacks_answers(question: Question) -> bool:
+    """Whether requests arrive at a rate, with answers of a length that nobody gave."""
+    traffic, model = question.traffic, question.model
+    if traffic is None or traffic.requests_per_second is None or traffic.output_tokens is not None:
+        return False
+    return not model.spec.encoder_only and model.task not in SILENT
 
 
 def _estimate(question: Question, served: ServedFormat) -> Estimate:

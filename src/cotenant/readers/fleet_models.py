@@ -11,7 +11,7 @@ from cotenant.catalogue.strict import nearest
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
-from cotenant.domain.workload import GENERATING, TASKS, Adapter, Lengths, Slo, Trace, Traffic
+from cotenant.domain.workload import SILENT, TASKS, Adapter, Lengths, Slo, Trace, Traffic
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
@@ -42,7 +42,7 @@ def requests(
         except CotenantError as error:
             own.append(placed(error, f"{path}.model"))
         model = loaded.get(key)
-        own += _faults(entry, model.spec if model is not None else None, path)
+        own += _faults(entry, model, path)
         formats = _formats(entry, path, own)
         trace = _trace(entry.traffic, load_trace, f"{path}.traffic.trace", own)
         if model is not None and not own:
@@ -142,7 +142,7 @@ def _formats(entry: ModelEntry, path: str, faults: list[CotenantError]) -> tuple
     return tuple(names)
 
 
-def _faults(entry: ModelEntry, spec: ModelSpec | None, path: str) -> list[CotenantError]:
+def _faults(entry: ModelEntry, model: LoadedModel | None, path: str) -> list[CotenantError]:
     """What is wrong with one model, its name and its model apart."""
     faults: list[CotenantError] = []
     if entry.engine is not None:
@@ -157,7 +157,8 @@ def _faults(entry: ModelEntry, spec: ModelSpec | None, path: str) -> list[Cotena
     if entry.replicas.max is not None and entry.replicas.max < entry.replicas.min:
         message = f"max {entry.replicas.max} is below min {entry.replicas.min}"
         faults.append(InputError(message, path=f"{path}.replicas.max"))
-    answers = (entry.task or "chat") in GENERATING and not (spec is not None and spec.encoder_only)
+    spec, own_task = (None, "") if model is None else (model.spec, model.task)
+    answers = (entry.task or own_task) not in SILENT and not (spec is not None and spec.encoder_only)
     faults += _traffic_faults(entry.traffic, answers, spec, f"{path}.traffic")
     faults += _slo_faults(entry.slo, f"{path}.slo")
     return faults + _adapter_faults(entry, f"{path}.adapters")
