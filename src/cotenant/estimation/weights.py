@@ -312,8 +312,3 @@ def _why(
     share = f", one rank of {ranks}" if ranks > 1 else ""
     lora = f", with {format_gib(extra)} of LoRA slots" if extra else ""
     return f"{what}{share}{lora}, and the rotary table"
-
-
-def has_experts(model: ModelSpec) -> bool:
-    """Whether any tensor belongs to routed experts."""
-    return any(group.role is Role.EXPERT for group in model.parameters)
