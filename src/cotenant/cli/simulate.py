@@ -32,28 +32,46 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
     metavar="TIME",
     help="How long a request waits before a busy model makes room for its own.",
 )
+@click.option("--compare", metavar="A,B,...", help="Several policies side by side, the same requests for each.")
 @json_option
 @reports_errors
 def command(
-    fleet: str, traces: tuple[str, ...], duration: str | None, seed: int, policy: str, patience: str, as_json: bool
+    fleet: str,
+    traces: tuple[str, ...],
+    duration: str | None,
+    seed: int,
+    policy: str,
+    patience: str,
+    compare: str | None,
+    as_json: bool,
 ) -> int:
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
 
-    Exit status 3 when there is no plan, or when an SLO is missed.
+    Exit status 3 when there is no plan, or when an SLO is missed (with --compare: by every policy).
     """
     from cotenant import api
     from cotenant.catalogue import VERSION
 
+    policies = [policy] if compare is None else [word.strip() for word in compare.split(",")]
     with progress() as report:
-        found = api.simulate(
-            fleet, traces=traces, duration=duration, seed=seed, policy=policy, patience=patience, progress=report
-        )  # fmt: skip
+        found = [
+            api.simulate(
+                fleet, traces=traces, duration=duration, seed=seed, policy=one, patience=patience, progress=report
+            )
+            for one in policies
+        ]  # fmt: skip
     if as_json:
-        from cotenant.report.replay_document import replay_document
+        from cotenant.report.replay_document import comparison_document, replay_document
 
-        emit(replay_document(found, catalogue=VERSION))
-    else:
+        one = replay_document(found[0], catalogue=VERSION)
+        emit(one if compare is None else comparison_document(found, catalogue=VERSION))
+    elif compare is None:
         from cotenant.report.replay_text import print_replay
 
-        print_replay(found, console())
-    return FITS if found.slo_held and not any(model.unfinished for model in found.models) else DOES_NOT_FIT
+        print_replay(found[0], console())
+    else:
+        from cotenant.report.replay_text import print_comparison
+
+        print_comparison(found, console())
+    held = any(one.slo_held and not any(model.unfinished for model in one.models) for one in found)
+    return FITS if held else DOES_NOT_FIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from cotenant.domain.replay import Percentiles, Replay
@@ -38,6 +39,14 @@ def replay_document(replay: Replay, *, catalogue: str) -> Document:
         ],
         "replicas": [{**asdict(replica), "cards": list(replica.cards)} for replica in replay.replicas],
         "warnings": list(replay.warnings),
+    }
+
+
+def comparison_document(replays: Sequence[Replay], *, catalogue: str) -> Document:
+    """Several policies on the same requests: `policies[]`, each as `replay_document` has it."""
+    return {
+        **header("simulate", catalogue=catalogue, input_hash=replays[0].input_hash),
+        "policies": [replay_document(replay, catalogue=catalogue) for replay in replays],
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cotenant.domain.replay import ModelReplay, Percentiles, Replay
@@ -31,6 +32,29 @@ def print_replay(replay: Replay, console: Console) -> None:
     console.print()
     console.print(_replicas(replay))
     print_warnings(console, replay.warnings)
+
+
+def print_comparison(replays: Sequence[Replay], console: Console) -> None:
+    """A line for each policy and model, so that what one gains and another loses stand together."""
+    first = replays[0]
+    console.print(
+        f"{len(replays)} policies on the same {format_seconds(first.duration_s)} (seed {first.seed})", style="bold"
+    )
+    console.print()
+    grid = table(
+        "model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", "goodput", "SLO", left=("policy",)
+    )
+    for place, model in enumerate(first.models):
+        for replay in replays:
+            found = replay.models[place]
+            grid.add_row(
+                model.model if replay is first else "", replay.policy, f"{found.finished:,} of {found.requests:,}",
+                _pair(found.ttft_s), _pair(found.tpot_s), f"{found.goodput:.2f}", _slo(found),
+            )  # fmt: skip
+    console.print(grid)
+    warnings = dict.fromkeys(f"{replay.policy}: {text}" for replay in replays for text in replay.warnings)
+    shared = [text for text in first.warnings if all(text in replay.warnings for replay in replays)]
+    print_warnings(console, [*shared, *(text for text in warnings if text.partition(": ")[2] not in shared)])
 
 
 def _models(replay: Replay) -> Table:

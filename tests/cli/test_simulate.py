@@ -1,0 +1,74 @@
+"""`simulate` and `workload` as they are called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+RAW = str(ROOT / "examples" / "raw-figures.yaml")
+
+
+def test_simulate_prints_models_and_replicas(run: Run) -> None:
+    answer = run("simulate", RAW, "--duration", "5s")
+    assert answer.status == 0
+    assert "requests in 5 s (static, seed 0): no SLO to hold" in answer.out
+    assert "scorer" in answer.out
+    assert "KV high water" in answer.out
+
+
+def test_simulate_as_json_has_the_keys(run: Run) -> None:
+    document = run("simulate", RAW, "--duration", "5s", "--seed", "3", "--json").document
+    assert document["schema"] == "cotenant/simulate/1"
+    assert (document["seed"], document["policy"], document["duration_s"]) == (3, "static", 5.0)
+    model = document["models"][0]
+    assert model["requests"] == model["finished"]
+    assert model["ttft_s"]["p50"] <= model["ttft_s"]["p95"] <= model["ttft_s"]["p99"]
+    assert 0 < document["replicas"][0]["kv_high_water"] <= 1
+
+
+def test_policies_side_by_side(run: Run) -> None:
+    answer = run("simulate", RAW, "--duration", "5s", "--compare", "static, restart")
+    assert answer.out.startswith("2 policies on the same 5 s (seed 0)")
+    document = run("simulate", RAW, "--duration", "5s", "--compare", "static,restart", "--json").document
+    assert [one["policy"] for one in document["policies"]] == ["static", "restart"]
+
+
+def test_a_trace_for_a_model(run: Run, tmp_path: Path) -> None:
+    trace = tmp_path / "few.csv"
+    trace.write_text("arrival_time,input_tokens,output_tokens\n0,100,10\n1,100,10\n1,90,1\n")
+    document = run("simulate", RAW, "--trace", f"scorer={trace}", "--duration", "5s", "--json").document
+    assert document["models"][0]["finished"] == 3
+
+
+def test_a_missed_slo_is_status_3(run: Run) -> None:
+    answer = run("simulate", str(ROOT / "examples" / "a100-trio.yaml"), "--duration", "20s", "--policy", "restart")
+    assert answer.status == 3
+    assert "SLO missed by chat" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("simulate", RAW, "--policy", "magic"), "no policy 'magic'"),
+        (("simulate", RAW, "--duration", "5"), "5"),
+        (("simulate", RAW, "--trace", "x=nowhere.csv"), "which model"),
+        (("workload", "nowhere.csv"), "no trace at nowhere.csv"),
+        (("workload", RAW), "no column for"),
+    ],
+)
+def test_bad_input_is_status_1(run: Run, arguments: tuple[str, ...], says: str) -> None:
+    answer = run(*arguments)
+    assert answer.status == 1
+    assert says in answer.err
+
+
+def test_workload_as_json(run: Run) -> None:
+    document = run("workload", str(ROOT / "examples" / "traces" / "bursty.csv"), "--json").document
+    assert document["schema"] == "cotenant/workload/1"
+    assert document["requests"] == 305
+    assert document["traffic"]["input_tokens"]["p50"] == document["input_tokens"]["p50"]
+    assert document["variation"] == pytest.approx(2, rel=0.15)  # drawn with gaps of variation 2
