@@ -30,7 +30,7 @@ _SHOWN_COUNTS = (
 def print_explanation(explanation: Explanation, console: Console) -> None:
     """Write the whole answer."""
     found = explanation.measurement
-    print_paragraph(console, _title(found), style="bold", indent=0)
+    print_paragraph(console, _title(explanation), style="bold", indent=0)
     verdict = {"fits": "fits", "oom": "ran out of memory", "unknown": "not decided"}[explanation.verdict]
     print_paragraph(
         console,
@@ -52,11 +52,14 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     print_warnings(console, found.notes)
 
 
-def _title(found: Measurement) -> str:
+def _title(explanation: Explanation) -> str:
+    """What ran; where the log does not name the model, the one that the prediction is of."""
+    found, predicted = explanation.measurement, explanation.predicted
     version = f" {found.engine_version}" if found.engine_version else ""
     gpu = f" on {found.gpu}" if found.gpu else ""
     where = f" ({found.source})" if found.source else ""
-    model = re.split(r"[/\\\\]", found.model)[-1] if found.model and _is_path(found.model) else found.model
+    named = found.model or (predicted.model.name if predicted is not None else "")
+    model = re.split(r"[/\\\\]", named)[-1] if named and _is_path(named) else named
     return f"{model or 'a model without a name'}{gpu}, {_TITLES.get(found.engine, found.engine)}{version}{where}"
 
 
