@@ -27,10 +27,11 @@ class Roofline:
     """One replica's work per rank and the rates that do it; all times follow.
 
     `weights_bytes` are read every step, `expert_bytes` as far as experts are active (all ranks' shares are
-    alike, so one rank's clock is the step's). `weight_rate`, `cache_rate` are bytes/s, `compute_rate` FLOP/s,
-    all after efficiency. `flops_per_token` are the matrix products of one token, `attention_flops` of one
-    token against one token of context (while a prompt is read, `prefill_attention_flops`: MLA then widens its
-    latent row to heads). `matmul_factor` stretches matrix products on a slow kernel.
+    alike, so one rank's clock is the step's). `weight_rate`, `cache_rate` are bytes/s, `compute_rate` (matrix
+    products) and `attention_rate` (in 16 bits, whatever the weights) FLOP/s, all after efficiency.
+    `flops_per_token` are the matrix products of one token, `attention_flops` of one token against one token of
+    context (while a prompt is read, `prefill_attention_flops`: MLA then widens its latent row to heads).
+    `matmul_factor` stretches matrix products on a slow kernel.
     """
 
     weights_bytes: float
@@ -46,6 +47,7 @@ class Roofline:
     weight_rate: float
     cache_rate: float
     compute_rate: float
+    attention_rate: float
     matmul_factor: float
     overhead_s: float
     all_reduce_s_per_token: float
@@ -57,17 +59,18 @@ class Roofline:
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
         """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
         reading = self._weights_s(batch) + self._cache_s(batch, context_tokens)
-        flops = self.flops_per_token * batch * self.matmul_factor + self.attention_flops * context_tokens
-        return _norm(reading, flops / self.compute_rate) + self.overhead_s + self.all_reduce_s_per_token * batch
+        products = self.flops_per_token * batch * self.matmul_factor / self.compute_rate
+        computing = products + self.attention_flops * context_tokens / self.attention_rate
+        return _norm(reading, computing) + self.overhead_s + self.all_reduce_s_per_token * batch
 
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:
         """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
         square = tokens * tokens if squares is None else squares
-        per_token = self.flops_per_token * self.matmul_factor + self.windowed_flops_per_token
-        products = _norm(self._weights_s(tokens), per_token * tokens / self.compute_rate)
+        multiplying = self.flops_per_token * self.matmul_factor * tokens / self.compute_rate
+        products = _norm(self._weights_s(tokens), multiplying)
         # causal: a token attends to half of its prompt on average
-        attention = self.prefill_attention_flops * square / 2 / self.compute_rate
-        return products + attention + self.overhead_s + self.all_reduce_s_per_token * tokens
+        attention = self.prefill_attention_flops * square / 2 + self.windowed_flops_per_token * tokens
+        return products + attention / self.attention_rate + self.overhead_s + self.all_reduce_s_per_token * tokens
 
     def active_experts(self, tokens: float) -> float:
         """Expected number of distinct experts a layer that `tokens` tokens reach: E (1 - (1 - k/E)^tokens)."""

@@ -12,13 +12,13 @@ as at a random moment.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from cotenant.domain.step_time import Scaled, Times
 from cotenant.estimation.in_flight import Mixture
 from cotenant.estimation.lengths import LengthModel
-from cotenant.estimation.step_constants import INTERFERENCE
+from cotenant.estimation.step_constants import FITTED, INTERFERENCE
 
 _MOST = 2.0**17  # requests in service beyond which no engine goes
 
@@ -26,7 +26,8 @@ _MOST = 2.0**17  # requests in service beyond which no engine goes
 @dataclass(frozen=True, slots=True)
 class Service:
     """A replica in a steady state. `in_service` on average; `rate` requests/s (0 where unknown);
-    `prefill_share` of a request's service time; `stall_s` one mean prefill per output token."""
+    `prefill_share` of a request's service time; `stall_s` one mean prefill per output token; `closed` where a
+    fixed number is in flight."""
 
     in_service: float
     rate: float
@@ -34,19 +35,25 @@ class Service:
     prefill_s: float
     prefill_share: float
     stall_s: float
+    closed: bool = False
 
     def tpot_s(self, batch: float, times: Times) -> float:
         """Seconds a token in a batch of `batch`, stalls by the others' prefills included."""
         return times.decode_step_s(batch, batch * self.context_tokens) + INTERFERENCE * (batch - 1) * self.stall_s
 
-    def ttft_s(self, input_tokens: float, batch: float, times: Times) -> float:
+    def ttft_s(
+        self, input_tokens: float, batch: float, times: Times, closed_queue: float = FITTED.closed_queue
+    ) -> float:
         """Seconds to the first token of a prompt that arrives while `batch` - 1 others run.
 
-        The step in progress ends, then the prompt is prefilled while other prefills take their share of time.
+        The step in progress ends, then the prompt is prefilled while other prefills take their share of time. In a
+        closed loop those that end together come back together: `closed_queue` prefills of theirs go first.
         """
-        busy = min(0.95, self.rate * self.prefill_s)
+        others = (batch - 1) / batch if self.closed else 1.0  # in a closed loop one does not meet oneself
+        busy = min(0.95, others * self.rate * self.prefill_s)
         step = times.decode_step_s(batch, batch * self.context_tokens)
-        return times.first_token_s + (times.prefill_s(input_tokens) + step) / (1 - busy)
+        queue = closed_queue * others * self.prefill_s if self.closed else 0.0
+        return times.first_token_s + (times.prefill_s(input_tokens) + step) / (1 - busy) + queue
 
 
 def open_service(
@@ -99,13 +106,13 @@ def _fixed_point(rate: float, work: _Work, high: float) -> float:
 
 
 def closed_service(
-    number: int, inputs: LengthModel, outputs: LengthModel | None, held: Mixture, times: Times
+    number: float, inputs: LengthModel, outputs: LengthModel | None, held: Mixture, times: Times
 ) -> Service:
     """The steady state of exactly `number` in flight; without `outputs` prefills are left out."""
     if outputs is None:
         return Service(float(number), 0.0, held.mean_by_output, 0.0, 0.0, 0.0)
     work = _Work.of(inputs, outputs, held, times)
-    return work.state(float(number), number / work.service_s(number), number)
+    return replace(work.state(float(number), number / work.service_s(number), number), closed=True)
 
 
 def saturation(inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> float:

@@ -1,22 +1,41 @@
 """The constants of the plain roofline, each said once, with where it comes from.
 
-SECTION 3 below stands for a least-squares fit of this roofline to about 1,900 published serving
-measurements (InferenceX, NVIDIA's gap analysis and NIM pages, TensorRT-LLM's performance overview, dstack and
-others; the project's notes on serving systems, section 3). Unanchored it errs 12 % (median) on the rows
-fitted and 20 % on rows kept apart; an engine's version alone moves TPOT by 16 %.
+`Fitted` holds what no data sheet says. `python -m bench.step_time --refit` fits it again to published serving
+measurements, leaving one publication out at a time; docs/step-times.md has both figures.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-# Share of the card's bandwidth that reading weights and cache reaches. SECTION 3.
-DENSE_BANDWIDTH: Final = 0.95
-MOE_BANDWIDTH: Final = 0.73
-KV_BANDWIDTH: Final = 0.82
 
-# Share of the card's dense peak that large matrix products reach. SECTION 3.
-COMPUTE: Final = 0.87
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a roofline reaches of a card's data sheet, and what an engine adds.
+
+    The `_bandwidth` fields are shares of the card's memory bandwidth, the `compute_` fields shares of its dense
+    peak (in 16 bits, in 8 or fewer, and, on top of either, in a mixture's grouped products). `_s` are seconds.
+    """
+
+    dense_bandwidth: float = 0.81
+    moe_bandwidth: float = 0.81
+    weight_only_moe: float = 0.75  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
+    kv_bandwidth: float = 0.96
+    compute_16: float = 0.63
+    compute_8: float = 0.49
+    compute_moe: float = 0.49  # grouped products: small matrices, uneven experts
+    vllm_layer_s: float = 20e-6
+    tensorrt_llm_layer_s: float = 27e-6
+    sglang_layer_s: float = 57e-6
+    moe_layer_s: float = 43e-6  # on top, where a layer routes: gate, sort, permute
+    all_reduce_s: float = 11.5e-6  # x log2(ranks), two a layer
+    fused_all_reduce_s: float = 9.3e-6  # TensorRT-LLM's, fused with the norm that follows
+    first_token_s: float = 9.3e-3
+    closed_queue: float = 2.35  # prefills that a first token waits for in a closed loop, besides its own
+
+
+FITTED: Final = Fitted()
 
 # Elements that a head of MLA multiplies per pair of tokens while a prompt is read: qk_nope_head_dim 128 +
 # qk_rope_head_dim 64 + v_head_dim 128 (config.json of DeepSeek-V2, V3 and Kimi-K2).
@@ -25,17 +44,14 @@ MLA_PREFILL_WIDTH: Final = 320
 # Bytes and FLOPs overlap in part: step = (bytes_s^p + flops_s^p)^(1/p). p = 1 is no overlap, infinity all of it.
 NORM: Final = 2.0
 
-# Launches, scheduling and sampling, seconds a layer and step. SECTION 3 for the first three; TGI runs the
-# same kernels as vLLM under a leaner scheduler, llama.cpp launches one CUDA graph a step: both unmeasured here.
-LAYER_OVERHEAD_S: Final = {"vllm": 55e-6, "tensorrt-llm": 24e-6, "sglang": 107e-6, "tgi": 55e-6}
-LAYER_OVERHEAD_ELSEWHERE_S: Final = 55e-6
+# The engines whose overhead a layer was measured; TGI runs the same kernels as vLLM under a leaner scheduler,
+# llama.cpp launches one CUDA graph a step: both are taken to be as vLLM, with a wider interval.
+MEASURED_ENGINES: Final = ("vllm", "tensorrt-llm", "sglang")
 
-# One all-reduce of tensor parallel: a latency that grows with log2(ranks), two a layer. SECTION 3.
-ALL_REDUCE_S: Final = 6.4e-6
+# The architectures that nearly all of those rows ran on.
+MEASURED_ARCHITECTURES: Final = ("Hopper", "Blackwell")
+
 ALL_REDUCES_A_LAYER: Final = 2
-
-# What a first token costs besides its prefill. SECTION 3.
-FIRST_TOKEN_S: Final = 46e-3
 
 # How much longer than this roofline matrix products take in a slow kernel, by the catalogue's kernel names. On
 # Qwen2.5-32B, H200, vLLM, Marlin gave 741 tok/s on AWQ weights, AWQ's first kernel 67 on the same, the in-tree
@@ -50,11 +66,13 @@ SLOW_KERNEL_ELSEWHERE: Final = 741 / 461 * 38.82 / 24.35
 # during one's own decode. 1 is that argument; of 0, 0.5 and 1 it also leaves the least error on SECTION 3's rows.
 INTERFERENCE: Final = 1.0
 
-# The 90 % interval as factors on a time: a true TPOT of 0.6 to 2 times the estimate. It holds 89 % of the 1,726
-# published serving rows that state length, output and concurrency (16 % median error, 57 % at the 90th percentile;
-# 95 % of the rows of plain dense and mixture models). Not refitted here.
-INTERVAL: Final = (0.6, 2.0)
-UNMEASURED: Final = 1.5  # an engine or a kernel without a measured constant: each end this much further out
+# The 90 % interval as factors on a time: a true TPOT of 0.72 to 1.56 times the estimate, where engine, card and
+# kernel were measured. docs/step-times.md says how many published rows it holds, and how many of publications that
+# were left out of the fit. It holds fewer first tokens (two in three): no record describes their queueing.
+INTERVAL: Final = (0.72, 1.56)
+UNMEASURED: Final = (
+    1.5  # an engine, a card's architecture or a kernel that was not: each end this much further out
+)
 
 # PCIe 4.0 x16, one direction, where a card's own figure is missing.
 HOST_BANDWIDTH: Final = 32e9

@@ -14,8 +14,11 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.elements import element_bytes, stored_bytes
 from cotenant.estimation.roofline import CacheRead, Roofline
+from cotenant.estimation.step_constants import FITTED, Fitted
 
 _IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and sees no image
+_FLOAT4 = ("mxfp4", "nvfp4")
+_SIXTEEN = ("bf16", "fp16")
 _REREAD = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
 
 
@@ -29,6 +32,7 @@ def roofline(
     tensor_parallel_size: int = 1,
     kv_cache_dtype: str = "auto",
     kernel: KernelSupport | None = None,
+    fitted: Fitted = FITTED,
 ) -> Roofline:
     """The exact roofline of one replica (formulas in `roofline.py`, constants in `step_constants.py`).
 
@@ -39,7 +43,7 @@ def roofline(
     ranks = tensor_parallel_size
     dense, expert = _weight_bytes(model, format)
     decoding, reading, windowed = _attention_widths(model)
-    low, high = _interval(engine, kernel)
+    low, high = _interval(engine, gpu, kernel)
     bandwidth = gpu.memory_bandwidth
     return Roofline(
         weights_bytes=dense / ranks,
@@ -52,13 +56,14 @@ def roofline(
         windowed_flops_per_token=2 * windowed / ranks,
         cache=_cache(model, ranks, kv_cache_dtype),
         state_bytes=_state_bytes(model) / ranks,
-        weight_rate=bandwidth * (constants.MOE_BANDWIDTH if model.num_experts else constants.DENSE_BANDWIDTH),
-        cache_rate=bandwidth * constants.KV_BANDWIDTH,
-        compute_rate=_peak(gpu, format) * constants.COMPUTE,
+        weight_rate=bandwidth * _weight_share(model, gpu, format, fitted),
+        cache_rate=bandwidth * fitted.kv_bandwidth,
+        compute_rate=_compute_rate(model, gpu, format, fitted),
+        attention_rate=gpu.peak_flops[_precision(gpu, None)] * fitted.compute_16,
         matmul_factor=_matmul_factor(kernel),
-        overhead_s=_overhead_s(model, engine, ranks),
+        overhead_s=_overhead_s(model, engine, ranks, fitted),
         all_reduce_s_per_token=_all_reduce_s_per_token(model, gpu, ranks),
-        first_token_s=constants.FIRST_TOKEN_S,
+        first_token_s=fitted.first_token_s,
         low=low,
         high=high,
         why=f"roofline of {gpu.name} x{ranks}, {format.name if format else model.dtype}, {engine}",
@@ -101,7 +106,7 @@ def linear(
     corner = exact.decode_step_s(many, many * short)
     per_context = (exact.decode_step_s(many, many * long) - corner) / (many * (long - short))
     along_batch = (corner - exact.decode_step_s(few, few * short)) / (many - few)
-    square = exact.prefill_attention_flops / 2 / exact.compute_rate
+    square = exact.prefill_attention_flops / 2 / exact.attention_rate
     start, end = prefill_range
     first = exact.prefill_s(start, 0.0)
     per_token = (exact.prefill_s(end, 0.0) - first) / (end - start)
@@ -223,8 +228,8 @@ def _state_bytes(model: ModelSpec) -> float:
     return total
 
 
-def _peak(gpu: GpuSpec, format: QuantizationFormat | None) -> float:  # noqa: A002
-    """FLOP/s of the precision that matrices are multiplied in.
+def _precision(gpu: GpuSpec, format: QuantizationFormat | None) -> str:  # noqa: A002
+    """The precision that matrices are multiplied in.
 
     The format's activation precision where the card has it natively; otherwise the weights are widened on the
     way (weight-only kernels, FP8 on Ampere) and the 16-bit peak holds.
@@ -232,10 +237,32 @@ def _peak(gpu: GpuSpec, format: QuantizationFormat | None) -> float:  # noqa: A0
     wanted = format.activation if format is not None else "bf16"
     for precision in (wanted, "bf16", "fp16"):
         if gpu.has_native(precision):
-            return gpu.peak_flops[precision]
+            return precision
     raise UnsupportedError(
         f"no 16-bit peak is known for {gpu.name}", hint="add its bf16 or fp16 FLOP/s to your catalogue of cards"
     )
+
+
+def _compute_rate(model: ModelSpec, gpu: GpuSpec, format: QuantizationFormat | None, fitted: Fitted) -> float:  # noqa: A002
+    """FLOP/s that matrix products reach: a share of the peak of the precision at work."""
+    precision = _precision(gpu, format)
+    share = fitted.compute_16 if precision in _SIXTEEN else fitted.compute_8
+    return gpu.peak_flops[precision] * share * (fitted.compute_moe if model.num_experts else 1.0)
+
+
+def _weight_share(model: ModelSpec, gpu: GpuSpec, format: QuantizationFormat | None, fitted: Fitted) -> float:  # noqa: A002
+    """Share of the bandwidth that weights are read at."""
+    if not model.num_experts:
+        return fitted.dense_bandwidth
+    return fitted.moe_bandwidth * (fitted.weight_only_moe if _is_widened(gpu, format) else 1.0)
+
+
+def _is_widened(gpu: GpuSpec, format: QuantizationFormat | None) -> bool:  # noqa: A002
+    """Whether experts stand in fewer bits than they are multiplied in; cards with FP4 units take MXFP4 as is."""
+    stored = format.storage.get(Role.EXPERT) if format is not None else None
+    if format is None or stored is None or stored.bits >= 16 or _precision(gpu, format) not in _SIXTEEN:
+        return False
+    return not (format.name in _FLOAT4 and gpu.has_native("fp4"))
 
 
 def _matmul_factor(kernel: KernelSupport | None) -> float:
@@ -245,10 +272,20 @@ def _matmul_factor(kernel: KernelSupport | None) -> float:
     return constants.SLOW_KERNELS.get(kernel.kernel, constants.SLOW_KERNEL_ELSEWHERE)
 
 
-def _overhead_s(model: ModelSpec, engine: str, ranks: int) -> float:
-    layer = constants.LAYER_OVERHEAD_S.get(engine, constants.LAYER_OVERHEAD_ELSEWHERE_S)
-    reduces = constants.ALL_REDUCES_A_LAYER * constants.ALL_REDUCE_S * log2(ranks)
-    return model.num_layers * (layer + reduces)
+def _overhead_s(model: ModelSpec, engine: str, ranks: int, fitted: Fitted) -> float:
+    """Launches, scheduling and sampling by the layer; routing by the layer that routes; all-reduces."""
+    layer = {"tensorrt-llm": fitted.tensorrt_llm_layer_s, "sglang": fitted.sglang_layer_s}.get(
+        engine, fitted.vllm_layer_s
+    )
+    reduce_s = fitted.fused_all_reduce_s if engine == "tensorrt-llm" else fitted.all_reduce_s
+    reduces = constants.ALL_REDUCES_A_LAYER * reduce_s * log2(ranks)
+    routing = 0.0 if engine == "tensorrt-llm" else fitted.moe_layer_s  # its kernel routes and multiplies in one
+    return model.num_layers * (layer + reduces) + _routing_layers(model) * routing
+
+
+def _routing_layers(model: ModelSpec) -> int:
+    layers = {layer for group in model.parameters if group.role is Role.EXPERT for layer in group.layers}
+    return len(layers) or (model.num_layers if model.num_experts else 0)
 
 
 def _all_reduce_s_per_token(model: ModelSpec, gpu: GpuSpec, ranks: int) -> float:
@@ -260,10 +297,12 @@ def _all_reduce_s_per_token(model: ModelSpec, gpu: GpuSpec, ranks: int) -> float
     return moved / link
 
 
-def _interval(engine: str, kernel: KernelSupport | None) -> tuple[float, float]:
-    """The 90 % interval as factors, wider where a constant at work was never measured."""
+def _interval(engine: str, gpu: GpuSpec, kernel: KernelSupport | None) -> tuple[float, float]:
+    """The 90 % interval as factors, wider by each thing at work that was never measured."""
     low, high = constants.INTERVAL
-    unmeasured = (engine not in constants.LAYER_OVERHEAD_S or engine == "tgi") + (
-        kernel is not None and kernel.speed is not Speed.FAST
+    unmeasured = (
+        (engine not in constants.MEASURED_ENGINES)
+        + (not gpu.architecture.startswith(constants.MEASURED_ARCHITECTURES))
+        + (kernel is not None and kernel.speed is not Speed.FAST)
     )
     return low / constants.UNMEASURED**unmeasured, high * constants.UNMEASURED**unmeasured
