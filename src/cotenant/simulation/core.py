@@ -57,6 +57,14 @@ def pop(heap: Any, size: int) -> None:
     heap[hole] = last
 
 
+def least(ends: Any, sequences: int) -> int:
+    """The first step at which one of `sequences` sequences ends; NEVER without any."""
+    found = NEVER
+    for slot in range(sequences):
+        found = min(found, ends[slot])
+    return found
+
+
 def note(log: Any, events: int, step: int, now_ns: int, event: int, request: int) -> int:
     """Write one row where there is room; the number of events so far."""
     if events < len(log):
@@ -81,7 +89,7 @@ def steps_until(wanted_fs: int, first_fs: int, growth_fs: int, most: int) -> int
 
 USED = (
     can_serve, chunk_tokens, may_join, blocks_of, opened_at, opened_within, phase_of, steps_within, must_preempt,
-    victim, step_fs, push, pop, note, steps_until,
+    victim, step_fs, push, pop, least, note, steps_until,
 )  # fmt: skip
 """What the core calls: compiled along with it."""
 
@@ -147,9 +155,7 @@ def build(stamp: int) -> Any:
                     queued -= 1
                 while place < count and status[place] != _UNFINISHED:
                     place += 1
-                next_end = NEVER
-                for slot in range(sequences):
-                    next_end = min(next_end, slot_end[slot])
+                next_end = least(slot_end, sequences)
             if sequences == 0 and reader == NOBODY and queued == 0 and (place == count or arrival[place] > now):
                 if place == count:
                     break
@@ -206,9 +212,7 @@ def build(stamp: int) -> Any:
                 wanted = blocks_of(read + chunk, size) - reader_blocks
             if preempted > 0:
                 preemptions += preempted
-                next_end = NEVER
-                for slot in range(sequences):
-                    next_end = min(next_end, slot_end[slot])
+                next_end = least(slot_end, sequences)
 
             # the first of the queue joins, and again, as long as it may
             joins, blocked = 0, False
@@ -294,7 +298,6 @@ def build(stamp: int) -> Any:
 
             # every sequence gets its tokens; whoever has all leaves
             if step == next_end:
-                next_end = NEVER
                 slot = 0
                 while slot < sequences:
                     if slot_end[slot] == step:
@@ -310,8 +313,8 @@ def build(stamp: int) -> Any:
                         slot_request[slot], slot_rank[slot] = slot_request[sequences], slot_rank[sequences]
                         slot_end[slot], slot_phase[slot] = slot_end[sequences], slot_phase[sequences]
                     else:
-                        next_end = min(next_end, slot_end[slot])
                         slot += 1
+                next_end = least(slot_end, sequences)
             read += part
             for index in range(joins):
                 request = joined[index]
