@@ -89,7 +89,8 @@ _INTRODUCTION = (
     "Each program answered the same questions on the same machine, in the mode of its own that comes nearest, from"
     " files made of the catalogue's configs (no network). KV is for 16 sequences of 8,192 tokens in 16 bits, as"
     " the model needs it: what an engine reserves beyond that depends on its version and flags, and"
-    " `cotenant estimate` shows it apart. In brackets: how far off; `-`: no answer, with the reason below."
+    " `cotenant estimate` shows it apart. In brackets: how far off (exact: within 0.05 %); `-`: no answer,"
+    " with the reason below."
 )
 
 _READING = (
