@@ -37,8 +37,8 @@ def roofline(
     """The exact roofline of one replica (formulas in `roofline.py`, constants in `step_constants.py`).
 
     `format` None is the model's own precision; `kernel` is what the engine multiplies it with on this card.
-    `version` changes nothing: the interval covers what versions differ by (16 %, median). `fitted`: other constants. Raises
-    UnsupportedError where the card's peak in the precision at work is unknown.
+    `version` changes nothing: the interval covers what versions differ by (16 %, median). `fitted` are other
+    constants than the package's. Raises UnsupportedError where the card's peak in that precision is unknown.
     """
     ranks = tensor_parallel_size
     dense, expert = _weight_bytes(model, format)
