@@ -195,6 +195,7 @@ def simulate(
     from dataclasses import replace
 
     from cotenant.domain.workload import Traffic
+    from cotenant.edge.plans import refuse_plan
     from cotenant.edge.traces import named_traces
     from cotenant.planning.apart import plan_apart
     from cotenant.planning.launch import reestimate
@@ -206,6 +207,7 @@ def simulate(
     tell = progress or (lambda _: None)
     tell("reading the fleet")
     span = None if duration is None else parse_seconds(duration)
+    refuse_plan(fleet)
     question = load_fleet(fleet)
     given = named_traces(traces, [request.name for request in question.models])
     models = tuple(

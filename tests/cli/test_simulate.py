@@ -44,6 +44,14 @@ def test_a_trace_for_a_model(run: Run, tmp_path: Path) -> None:
     assert document["models"][0]["finished"] == 3
 
 
+def test_a_plan_is_not_a_fleet(run: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert run("plan", RAW, "-o", str(plan)).status == 0
+    answer = run("simulate", str(plan))
+    assert answer.status == 1
+    assert "does not hold the traffic" in answer.err
+
+
 def test_a_missed_slo_is_status_3(run: Run) -> None:
     answer = run("simulate", str(ROOT / "examples" / "a100-trio.yaml"), "--duration", "20s", "--policy", "restart")
     assert answer.status == 3
