@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from cotenant.catalogue.strict import Row, nearest, raise_faults
-from cotenant.edge.store import user_catalogue_dir
+from cotenant.edge.own_files import own_rows
 from cotenant.errors import CotenantError, InputError, InputErrors
 
-NAMES = ("models.yaml", "models.yml", "models.json")
 KEYS = ("name", "aliases", "model", "path", "task", "checkpoints")
 
 
@@ -48,38 +45,19 @@ def find_own_model(name: str) -> OwnModel | None:
 
 def own_models() -> tuple[OwnModel, ...]:
     """The models in the user's file; empty where there is none. Raises InputErrors naming the file."""
-    folder = user_catalogue_dir()
-    for name in NAMES:
-        path = folder / name
-        if path.is_file():
-            return _read(path, path.stat().st_mtime_ns)
-    return ()
+    return own_rows("models", _models)
 
 
-@lru_cache(maxsize=4)
-def _read(path: Path, _modified: int) -> tuple[OwnModel, ...]:
-    from cotenant.edge.text import read_text
-    from cotenant.readers.yaml_text import read_document
-
-    document = read_document(read_text(path), path=str(path))
-    faults: list[CotenantError] = list(document.faults)
-    try:
-        models = _models(document.value, faults)
-        raise_faults(faults)
-    except CotenantError as error:
-        for fault in error.faults():
-            fault.path = f"{path} {fault.path}".strip()
-        raise
-    return models
-
-
-def _models(value: object, faults: list[CotenantError]) -> tuple[OwnModel, ...]:
+def _models(value: object) -> tuple[OwnModel, ...]:
     rows = value.get("models") if isinstance(value, Mapping) else value
     if not isinstance(rows, list) or (isinstance(value, Mapping) and set(value) != {"models"}):
         raise InputErrors(
             [InputError("models are a list", hint="models: [{name: lab-7b, model: ...}]", path="$.models")]
         )
-    return tuple(_model(Row(row, f"$.models[{i}]", faults, KEYS)) for i, row in enumerate(rows))
+    faults: list[CotenantError] = []
+    models = tuple(_model(Row(row, f"$.models[{i}]", faults, KEYS)) for i, row in enumerate(rows))
+    raise_faults(faults)
+    return models
 
 
 def _model(row: Row) -> OwnModel:
