@@ -185,12 +185,12 @@ def simulate(
 ) -> Replay:
     """The plan of `fleet` replayed token by token against its traffic, the same for the same `seed`.
 
-    `traces` replace the traffic of models: a mapping from names, or ``NAME=FILE`` (``FILE`` where the fleet has
-    one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s. `policy`:
-    ``static`` is the plan as it stands; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if
-    alone, and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
-    `patience`. Raises InputErrors and its kin for bad input; a model without a place has all its requests
-    unfinished.
+    The plan is made for the fleet's own traffic; `traces` are replayed in its stead: a mapping from names, or
+    ``NAME=FILE`` (``FILE`` where the fleet has one model). `duration` (``600s``) is how long requests come: by
+    default the traces whole, else 300 s. `policy`: ``static`` is the plan as it stands; with ``swap``, ``swap-2``
+    and ``restart`` each model is planned as if alone, and they take turns in the cards' memory (sleep level 1,
+    level 2, a new process), a busy one only after `patience`. Raises InputErrors and its kin for bad input; a model
+    without a place has all its requests unfinished.
     """
     from dataclasses import replace
 
@@ -214,7 +214,6 @@ def simulate(
         replace(request, traffic=Traffic(trace=given[request.name])) if request.name in given else request
         for request in question.models
     )
-    question = replace(question, models=models)
     check_policy(policy)
     planned = plan_fleet(question, progress=tell) if policy == "static" else plan_apart(question, progress=tell)
     fresh = reestimate(question)

@@ -144,6 +144,17 @@ def test_models_that_do_not_fit_together_take_turns() -> None:
     assert waits[0] < 10 < waits[1]
 
 
+def test_more_load_than_capacity_is_said_and_ends() -> None:
+    """Two models on one card, one of them replaying far more than it can serve."""
+    flood = Trace("flood", tuple(number * 0.001 for number in range(4000)), (900,) * 4000, (900,) * 4000)
+    found = cotenant.simulate(EXAMPLES / "raw-figures.yaml", duration="4s", traces={"scorer": flood})
+    model = found.models[0]
+    assert model.unfinished > 0
+    assert model.finished + model.unfinished == 4000
+    assert any("more load than capacity" in warning for warning in found.warnings)
+    assert found.end_s < 700
+
+
 def test_swap_times_follow_bytes_and_links() -> None:
     """A 16 GB model over an A100's 32 GB/s: half a second (vLLM's blog: 0.1-0.8 s for small models at level 1)."""
     found = swap_seconds(16_060_522_496, find_gpu("A100-80GB-SXM"))

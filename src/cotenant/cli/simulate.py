@@ -11,7 +11,7 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.argument("fleet", metavar="FLEET")
 @click.option(
     "--trace", "traces", multiple=True, metavar="[MODEL=]FILE",
-    help="Replay these requests instead of the fleet's traffic (of MODEL, where there are several).",
+    help="Replay these requests on the plan made for the fleet's traffic (MODEL's, where there are several).",
 )  # fmt: skip
 @click.option(
     "--duration", metavar="TIME", help="How long requests come, as 600s. Default: traces whole, else 300s."

@@ -16,7 +16,7 @@ from cotenant.policy.ledger import blocks_of, opens_block
 from cotenant.policy.order import ranks
 from cotenant.policy.preemption import must_preempt, victim
 from cotenant.simulation.costs import FS_PER_NS, StepCosts
-from cotenant.simulation.load import Event, Limits, Outcome, Requests, Status, sorted_log
+from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status, sorted_log
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +47,8 @@ class Replica:
         self._arrival = requests.arrival_ns.tolist()
         self.came_ns: dict[int, int] = {}  # of requests that came at another time than they were listed for
         self._cancel = requests.cancel_ns.tolist()
+        self._gives_up = any(cancel < NEVER for cancel in self._cancel)
+        self._in_order = len(set(requests.priority.tolist())) <= 1  # then the queue's first came first
         self.waiting: list[tuple[int, int]] = []  # a heap of (rank, request)
         self.running: list[Sequence] = []
         self.admitting = True  # whether the queue may move
@@ -72,7 +74,8 @@ class Replica:
     @property
     def oldest_ns(self) -> int | None:
         """When the oldest waiting request came; None where nothing waits."""
-        return min((self.came_ns.get(one, self._arrival[one]) for _, one in self.waiting), default=None)
+        waiting = self.waiting[:1] if self._in_order else self.waiting
+        return min((self.came_ns.get(one, self._arrival[one]) for _, one in waiting), default=None)
 
     def arrive(self, request: int) -> None:
         """A request joins the queue at its rank; one that can never be served is refused."""
@@ -181,6 +184,8 @@ class Replica:
 
     def _drop_cancelled(self, now_fs: int) -> None:
         """Whoever has given up leaves, waiting or running."""
+        if not self._gives_up:
+            return
         now_ns = now_fs // FS_PER_NS
         gone = [one for one in self.running if self._cancel[one.request] <= now_ns]
         for one in gone:

@@ -28,6 +28,7 @@ PATIENCE_S = 10.0
 DURATION_S = 300.0
 _COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
 _NS_PER_S = 10**9
+_GRACE, _GRACE_S = 3.0, 600.0  # where there is more load than capacity, the queue is not served to its end
 Progress = Callable[[str], None]
 
 
@@ -165,6 +166,7 @@ def _serve(
         run(
             hosts,
             streams,
+            until_ns=round((_GRACE * span + _GRACE_S) * _NS_PER_S),
             residency=residency,
             progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"),
         )
@@ -246,11 +248,16 @@ def _replica(
 
 def _warnings(models: Sequence[_Model], found: Sequence[ModelReplay], end: float, span: float) -> list[str]:
     warnings = [f"{model.request.name}: {text}" for model in models for text in model.work.warnings]
-    for one in found:
+    for model, one in zip(models, found, strict=True):
         if one.refused:
             warnings.append(f"{one.model}: {one.refused:,} of {one.requests:,} requests are longer than it takes")
         if one.unfinished:
-            warnings.append(f"{one.model}: {one.unfinished:,} requests found no replica")
+            why = (
+                "were not answered when the simulation stopped: more load than capacity"
+                if model.hosts
+                else "found no replica"
+            )
+            warnings.append(f"{one.model}: {one.unfinished:,} of {one.requests:,} requests {why}")
     if end > 1.5 * span and end > span + 60:
         warnings.append(
             f"requests came for {span:,.0f} s and took until {end:,.0f} s to be served: more load than capacity"
