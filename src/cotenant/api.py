@@ -189,8 +189,8 @@ def simulate(
     ``NAME=FILE`` (``FILE`` where the fleet has one model). `duration` (``600s``) is how long requests come: by
     default the traces whole, else 300 s. `policy`: ``static`` is the plan as it stands; with ``swap``, ``swap-2``
     and ``restart`` each model is planned as if alone, and they take turns in the cards' memory (sleep level 1,
-    level 2, a new process), a busy one only after `patience`. Raises InputErrors and its kin for bad input; a model
-    without a place has all its requests unfinished.
+    level 2, a new process), a busy one only after `patience`. Raises InputErrors and its kin for bad input; a
+    model without a place has all its requests unfinished.
     """
     from dataclasses import replace
 
