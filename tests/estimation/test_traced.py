@@ -96,3 +96,10 @@ def test_traced_lengths_are_the_distribution_of_what_came() -> None:
     assert lengths.quantile(0.95) == pytest.approx(1600, rel=0.05)
     assert sum(length * p for length, p in lengths.cells()) == pytest.approx(lengths.mean)
     assert lengths.share_above(10**9) == 0
+
+
+def test_a_trace_that_does_not_fit_is_answered_with_remedies(tmp_path: Path) -> None:
+    path = written(drawn(20.0, 120.0), tmp_path)
+    answer = plan(fleet(small("busy", traffic={"trace": str(path)}), gpus=[{"type": "L4", "count": 1}]))
+    assert not answer.feasible
+    assert any("trace's rate" in remedy for remedy in answer.shortfalls[0].remedies)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cotenant.catalogue.gpus import all_gpus
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Shortfall
-from cotenant.domain.workload import Lengths, Traffic
+from cotenant.domain.workload import Lengths, Trace, Traffic
 from cotenant.estimation.what_fits import most_that
 from cotenant.planning.problem import Loads, Refusal
 from cotenant.units import format_gib, format_percent, format_price
@@ -156,6 +156,14 @@ def _fewer(fleet: Fleet, number: int, request: ModelRequest, feasible: Feasible)
             (f"with concurrent: {fewer} instead of {traffic.concurrent}", replace(traffic, concurrent=fewer))
             for fewer in range(1, traffic.concurrent)
         ]
+    elif traffic.trace is not None:
+        wishes = [
+            (
+                f"at {format_percent(share)} of the trace's rate",
+                replace(traffic, trace=_slowed(traffic.trace, share)),
+            )
+            for share in (0.05, 0.1, 0.25, 0.5, 0.75)
+        ]
     else:
         asked = traffic.requests_per_second or 0.0
         wishes = [
@@ -163,6 +171,11 @@ def _fewer(fleet: Fleet, number: int, request: ModelRequest, feasible: Feasible)
             for rate in (asked * part / _PARTS for part in range(1, _PARTS))
         ]
     yield from _most(fleet, number, request, wishes, feasible)
+
+
+def _slowed(trace: Trace, share: float) -> Trace:
+    """The same requests, further apart."""
+    return replace(trace, arrivals_s=tuple(moment / share for moment in trace.arrivals_s))
 
 
 def _shorter(fleet: Fleet, number: int, request: ModelRequest, feasible: Feasible) -> Iterator[Remedy]:
