@@ -16,7 +16,7 @@ from cotenant.errors import CotenantError
 
 MODEL, CARD = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
 WRONG = [5, -1, 1.5, True, b"x", "", [], {}, object(), float("nan"), "x" * 10_000, 10**400, "\ud800", "\0"]
-OPTIONS = sorted(set(inspect.signature(cotenant.estimate).parameters) - {"model", "gpu", "engine", "options"})
+OPTIONS = sorted(set(inspect.signature(cotenant.estimate).parameters) - {"model", "gpu"})
 _FUNCTIONS = (cotenant.load_model, cotenant.load_fleet, cotenant.plan, cotenant.explain)
 
 

@@ -21,6 +21,8 @@ def command(fleet: str, output: Path | None, as_json: bool) -> int:
 
     Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit.
     """
+    if output is not None and not output.name:
+        raise click.BadParameter("the name is empty", param_hint="-o")
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.document import plan_document

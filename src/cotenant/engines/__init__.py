@@ -46,6 +46,8 @@ def find_engine(text: str) -> tuple[EngineRules, Version]:
 
     Raises UnknownEngineError for an unknown name or a version that no rule covers.
     """
+    if not isinstance(text, str):
+        raise UnknownEngineError(f"an engine is named by text, not {type(text).__name__}", hint="write vllm@0.33")
     name, _, wanted = text.strip().partition("@")
     key = name.strip().lower().replace("_", "-")
     called = _ID_OF.get(key)
@@ -77,6 +79,8 @@ def own_options(engine: EngineRules, words: Mapping[str, Any]) -> LlamaCppOption
 
 def read_words(engine: EngineRules, words: Mapping[str, Any]) -> tuple[dict[str, Any], LlamaCppOptions | None]:
     """(common options, options of its own) that an engine's own words mean. Raises as `own_options`."""
+    if not isinstance(words, Mapping):
+        raise InputError(f"options are a mapping of words to values, not {type(words).__name__}")
     known = _words(engine.name)
     if known is None or not words:
         return {}, own_options(engine, words)
