@@ -203,9 +203,11 @@ def test_a_window_that_never_bites_is_none() -> None:
     assert of_kind(read({**mistral, "sliding_window": 262144}), AttentionKind.FULL).num_layers == 32
 
 
-def test_model_type_answers_where_the_architecture_is_new() -> None:
-    spec = read({**LLAMA, "architectures": ["LlamaForSomethingElse"]})
-    assert (spec.architecture, spec.family) == ("LlamaForSomethingElse", "llama")
+def test_model_type_answers_only_where_no_architecture_is_stated() -> None:
+    unnamed = {key: value for key, value in LLAMA.items() if key != "architectures"}
+    assert read(unnamed).num_parameters == read(LLAMA).num_parameters
+    with pytest.raises(UnknownArchitectureError, match="LlamaForSomethingElse"):
+        read({**LLAMA, "architectures": ["LlamaForSomethingElse"]})
 
 
 def test_an_unknown_architecture_is_named_with_the_nearest_and_a_way_out() -> None:

@@ -77,7 +77,10 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "",
 
 
 def _dispatch(view: ConfigView, name: str) -> tuple[str, str]:
-    """(architecture to report, name that a family answers to); raises UnknownArchitectureError."""
+    """(architecture to report, name that a family answers to); raises UnknownArchitectureError.
+
+    `model_type` answers only where no architecture is stated: a class of another name may hold other tensors.
+    """
     architectures = view.texts("architectures")
     model_type = view.text("model_type")
     view.raise_faults()
@@ -87,9 +90,8 @@ def _dispatch(view: ConfigView, name: str) -> tuple[str, str]:
             f"the config.json of {name!r} has neither architectures nor model_type", path="$.architectures",
             hint="is it the config.json of a model? an adapter's or a tokenizer's has neither",
         )  # fmt: skip
-    for key in (architecture, model_type):
-        if key and find_builder(key) is not None:
-            return architecture, key
+    if find_builder(architecture) is not None:
+        return architecture, architecture
     near = difflib.get_close_matches(architecture[:100], known_names(), n=1, cutoff=0.5)
     nearest = f"; the nearest known is {near[0]}" if near else ""
     raise UnknownArchitectureError(
