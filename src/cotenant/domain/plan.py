@@ -49,6 +49,7 @@ class ReplicaPlan:
     beside_bytes: int = 0  # of those that start before it on its cards, where its engine counts them as used
     ttft_s: tuple[float, float, float] | None = None  # estimated (low, value, high) at the SLO's percentile
     tpot_s: tuple[float, float, float] | None = None
+    quantization_flag: str = ""  # what the engine must be told of it; "" where the checkpoint says so itself
 
     @property
     def command_line(self) -> str:

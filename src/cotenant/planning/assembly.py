@@ -14,8 +14,9 @@ from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Pr
 
 FIRST_PORT = 8000
 
-Command = Callable[[ModelRequest, Candidate, EngineSettings, int], tuple[str, ...]]
-"""(request, candidate, settings, port) -> the engine's argument vector, from typed fields."""
+Command = Callable[[ModelRequest, Candidate, EngineSettings, int], tuple[tuple[str, ...], str]]
+"""(request, candidate, settings, port) -> the engine's argument vector, from typed fields, and the quantisation that
+it names there."""
 
 Settle = Callable[[ModelRequest, Candidate, int], Estimate]
 """(request, candidate, bytes that earlier replicas hold on its cards) -> its estimate beside them."""
@@ -120,6 +121,7 @@ def _replica(
     candidate = assignment.candidate
     demand = candidate.demand
     visible = ",".join(str(device.index) for device in devices)
+    argv, told = command(request, candidate, estimate.settings, port)
     return ReplicaPlan(
         id=name,
         model=request.name,
@@ -134,7 +136,7 @@ def _replica(
         adapters=request.adapters,
         sharing="co-resident" if "co-resident" in request.sharing else "alone",
         start_order=order,
-        command=command(request, candidate, estimate.settings, port),
+        command=argv,
         environment={"CUDA_VISIBLE_DEVICES": visible},
         why=reason.why,
         runner_up=reason.runner_up,
@@ -143,6 +145,7 @@ def _replica(
         beside_bytes=beside if estimate is not candidate.estimate else 0,
         ttft_s=demand.ttft_s,
         tpot_s=demand.tpot_s,
+        quantization_flag=told,
     )
 
 

@@ -50,17 +50,18 @@ def settle_of(fleet: Fleet) -> Settle:
 
 
 def command_of(fleet: Fleet) -> Command:
-    """The engine's argument vector for a candidate, from its typed settings."""
+    """The engine's argument vector for a candidate, from its typed settings, and what quantisation it is told."""
 
     def command(
         request: ModelRequest, candidate: Candidate, settings: EngineSettings, port: int
-    ) -> tuple[str, ...]:
+    ) -> tuple[tuple[str, ...], str]:
         engine, version = find_engine(request.engine)
-        served = served_as(request, candidate.format, fleet.gpus[candidate.offer].gpu)
-        return engine.arguments(
+        told = served_as(request, candidate.format, fleet.gpus[candidate.offer].gpu).format.engine_flag
+        argv = engine.arguments(
             settings, version=version, model_path=candidate.checkpoint, port=port,
-            quantization=served.format.engine_flag, served_name=request.name, adapters=request.adapters,
+            quantization=told, served_name=request.name, adapters=request.adapters,
         )  # fmt: skip
+        return argv, told
 
     return command
 

@@ -174,6 +174,7 @@ def _replica(replica: ReplicaPlan) -> Document:
         "model_id": replica.model_id,
         "checkpoint": replica.checkpoint,
         "quantization": replica.quantization,
+        "quantization_flag": replica.quantization_flag,
         "engine": f"{replica.engine}@{replica.engine_version}",
         "port": replica.port,
         "devices": [_device(device) for device in replica.devices],
