@@ -10,6 +10,7 @@
     │   ├── UnsupportedError      known, but this combination cannot run
     │   ├── FormatError           a file that is not what it should be (truncated, hostile, HTML, pickle)
     │   └── HubError              the hub refused: gated, renamed, rate-limited, offline
+    ├── EngineError               a running engine did not answer, or not do what it was asked
     ├── SolverError               the solver broke (never: "no plan fits", which is an answer)
     └── CheckError                a plan failed its independent check: a fault of ours
 
@@ -81,6 +82,10 @@ class FormatError(InputError):
 
 class HubError(InputError):
     """The model hub could not or would not answer."""
+
+
+class EngineError(CotenantError):
+    """A running engine did not answer, or not do what it was asked."""
 
 
 class SolverError(CotenantError):

@@ -1,0 +1,202 @@
+"""Our own engine processes: started without a shell, known by pid and start time, stopped with their children.
+
+A process that we did not start is never touched: before each signal the pid is checked against the moment at
+which it was started, in the kernel's own count.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from cotenant.domain.running import Command, EngineProcess, ProcessMemory
+from cotenant.errors import EngineError, InputError
+
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
+_LOCK = threading.Lock()
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "TEMP", "SYSTEMROOT", "USER", "LOGNAME")
+_KEPT_PREFIXES = ("LD_LIBRARY_PATH", "CUDA_", "NVIDIA_", "HF_", "HUGGING_FACE_", "XDG_", "OMP_", "GGML_", "VK_")
+"""What an engine inherits: it finds its libraries, cards and cached models; our own secrets stay here."""
+
+
+def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
+    """Start a process in a session of its own, its output appended to `log`.
+
+    It outlives us on purpose: a gateway that comes back adopts it. Raises InputError where the program is missing
+    or cannot be run.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
+    }  # fmt: skip
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            command.argv, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=subprocess.STDOUT,
+            env=inherited | dict(command.environment), start_new_session=True, close_fds=True,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"{command.argv[0]} could not be started: {reason}",
+            hint="install the engine, or say where its program is with --engine-binary",
+        ) from None
+    finally:
+        os.close(descriptor)
+    with _LOCK:
+        _CHILDREN[child.pid] = child
+    started = start_of(child.pid)
+    if started is None:
+        raise EngineError(f"{command.argv[0]} ended as soon as it was started", hint=f"see {log}")
+    return EngineProcess(child.pid, started, command.argv, url, str(log))
+
+
+def start_of(pid: int) -> str | None:
+    """When the process was started: boot id and kernel ticks; None where there is no such process, or it is dead.
+
+    Source: proc(5), /proc/pid/stat: state is field 3, num_threads field 20, starttime field 22.
+    """
+    _reap(pid)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None if Path("/proc/self/stat").exists() else _start_elsewhere(pid)
+    except OSError:
+        return None
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    dead = fields[0] == b"X" or (fields[0] == b"Z" and int(fields[17]) <= 1)  # threads that still end hold memory
+    return None if dead else f"{boot}/{int(fields[19])}"
+
+
+def _start_elsewhere(pid: int) -> str | None:
+    """As `start_of`, where there is no /proc."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else f"at/{process.create_time():.2f}"
+    except psutil.Error:
+        return None
+
+
+def alive(process: EngineProcess) -> bool:
+    """Whether that very process still runs: same pid, same start."""
+    return start_of(process.pid) == process.started
+
+
+def same_command(process: EngineProcess) -> bool:
+    """Whether it was started with the command that we remember; a script's interpreter may stand before it."""
+    try:
+        told = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode("utf-8", "surrogateescape")
+    except OSError:
+        return _command_elsewhere(process)
+    argv = tuple(told.split("\0")[:-1])
+    return _ends_with(argv, process.argv)
+
+
+def _ends_with(argv: tuple[str, ...], ours: tuple[str, ...]) -> bool:
+    before = len(argv) - len(ours)
+    return before >= 0 and argv[before + 1 :] == ours[1:]
+
+
+def _command_elsewhere(process: EngineProcess) -> bool:
+    import psutil
+
+    try:
+        argv = tuple(psutil.Process(process.pid).cmdline())
+    except psutil.Error:
+        return False
+    return _ends_with(argv, process.argv)
+
+
+def ask_to_stop(process: EngineProcess, *, kill: bool = False) -> None:
+    """SIGTERM (or SIGKILL) to the process and its session; nothing where it is gone or is another one."""
+    if not alive(process):
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+
+def stop(process: EngineProcess, *, grace_s: float = 5.0) -> bool:
+    """Ask, wait `grace_s`, then kill. Whether it is gone."""
+    for kill, patience_s in ((False, grace_s), (True, 5.0)):
+        ask_to_stop(process, kill=kill)
+        end = time.monotonic() + patience_s
+        while time.monotonic() < end:
+            if not alive(process):
+                return True
+            time.sleep(0.02)
+    return not alive(process)
+
+
+def exit_status(process: EngineProcess) -> int | None:
+    """What a child of ours ended with (minus the signal that killed it); None while it runs, or if it is none."""
+    with _LOCK:
+        child = _CHILDREN.get(process.pid)
+    return None if child is None else child.poll()
+
+
+def memory(process: EngineProcess) -> ProcessMemory:
+    """Resident memory of the process and all its descendants. Raises EngineError where it is gone.
+
+    Source: proc(5), /proc/pid/status: RssAnon, RssFile, RssShmem, VmHWM (in kB of 1,024 bytes).
+    """
+    if not alive(process):
+        raise EngineError(f"process {process.pid} is gone")
+    found = [one for one in map(_status, (process.pid, *descendants(process.pid))) if one is not None]
+    if not found:
+        return _memory_elsewhere(process)
+    return ProcessMemory(*(sum(column) for column in zip(*found, strict=True)))
+
+
+def _status(pid: int) -> tuple[int, int, int, int] | None:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    told = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
+    names = ("RssAnon", "RssFile", "RssShmem", "VmHWM")
+    if any(name not in told for name in names):
+        return None
+    anonymous, file, shared, peak = (int(told[name].split()[0]) * 1024 for name in names)
+    return anonymous, file, shared, peak
+
+
+def _memory_elsewhere(process: EngineProcess) -> ProcessMemory:
+    import psutil
+
+    try:
+        resident = psutil.Process(process.pid).memory_info().rss
+    except psutil.Error:
+        raise EngineError(f"process {process.pid} is gone") from None
+    return ProcessMemory(resident, 0, 0, resident)
+
+
+def descendants(pid: int) -> tuple[int, ...]:
+    """Children, their children and so on; empty where /proc is missing."""
+    found: list[int] = []
+    open_ends = [pid]
+    while open_ends:
+        parent = open_ends.pop()
+        with suppress(OSError, ValueError):
+            text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+            children = [int(word) for word in text.split()]
+            found += children
+            open_ends += children
+    return tuple(found)
+
+
+def _reap(pid: int) -> None:
+    """Let a child of ours that has ended go."""
+    with _LOCK:
+        child = _CHILDREN.get(pid)
+    if child is not None:
+        child.poll()
