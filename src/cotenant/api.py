@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from os import PathLike
 
+    from cotenant.domain.deployment import Deployment
     from cotenant.domain.estimate import Estimate
     from cotenant.domain.explanation import Explanation
     from cotenant.domain.fleet import Fleet
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
     ModelSource = str | PathLike[str] | Mapping[str, Any] | ModelSpec | LoadedModel
     FleetSource = str | PathLike[str] | Mapping[str, Any] | Fleet
+    PlanSource = FleetSource | Plan
 
-__all__ = ["estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
+__all__ = ["deploy", "estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
 
 
 def load_model(source: ModelSource) -> LoadedModel:
@@ -225,6 +227,24 @@ def simulate(
         planned, models, hostings, seed=seed, policy=policy, duration_s=span,
         patience_s=parse_seconds(patience), progress=tell,
     )  # fmt: skip
+
+
+def deploy(source: PlanSource, *, to: str, progress: Callable[[str], None] | None = None) -> Deployment:
+    """A plan as files that start it on the target `to`: ``compose``, ``kubernetes``, ``systemd`` and their kin.
+
+    `source` is a plan, its JSON (a path, a mapping, or ``-`` for standard input), or a fleet, which is planned
+    first. Every command is rendered anew from the plan's typed fields. Raises InputError for an unknown target,
+    UnsupportedError where the target cannot hold the plan.
+    """
+    from cotenant.deployment.targets import export, find_target
+    from cotenant.domain.fleet import Fleet
+    from cotenant.edge.plans import given_plan
+
+    find_target(to)
+    found = None if isinstance(source, Fleet) else given_plan(source)
+    if found is None:
+        found = plan(source, progress=progress)  # type: ignore[arg-type] # what is no plan is a fleet
+    return export(found, to)
 
 
 def explain(

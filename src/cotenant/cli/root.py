@@ -11,6 +11,7 @@ from cotenant._version import __version__
 COMMANDS = {
     "plan": "Place several models on GPUs: who runs where, in what precision, with which flags.",
     "simulate": "Replay a plan token by token against its traffic: times, goodput, what holds.",
+    "deploy": "Write a plan as files that start it: Compose, Kubernetes, systemd and others.",
     "workload": "What a request trace looks like: lengths, rate, bursts; writes the traffic block.",
     "estimate": "What one replica of one model takes of a GPU, byte by byte.",
     "explain": "Where every byte of a running or crashed engine went, from its log.",

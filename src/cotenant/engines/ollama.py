@@ -157,17 +157,41 @@ def environment(settings: EngineSettings, port: int | None = None) -> dict[str, 
 
 
 def modelfile(settings: EngineSettings, model_path: str, adapters: Sequence[Adapter] = ()) -> str:
-    """The Modelfile that creates the model with these parameters."""
+    """The Modelfile that creates the model with these parameters; a hub id is pulled from hf.co.
+
+    Raises UnsupportedError for a name with characters that a Modelfile cannot hold.
+    """
     options = settings.llama_cpp or LlamaCppOptions()
     slots = options.n_parallel or 1
+    parameters = {
+        "num_ctx": (options.n_ctx or 0) // slots,
+        "num_batch": options.n_ubatch,
+        "num_gpu": options.n_gpu_layers,
+    }
     lines = [
-        f"FROM {model_path}",
-        *(f"ADAPTER {adapter.source or adapter.name}" for adapter in adapters),
-        f"PARAMETER num_ctx {(options.n_ctx or 0) // slots}",
-        f"PARAMETER num_batch {options.n_ubatch}",
-        f"PARAMETER num_gpu {options.n_gpu_layers}",
+        f"FROM {_quoted(source_of(model_path))}",
+        *(f"ADAPTER {_quoted(adapter.source or f'./{adapter.name}')}" for adapter in adapters),
+        *(f"PARAMETER {name} {value}" for name, value in parameters.items() if value is not None),
     ]
     return "\n".join(lines) + "\n"
+
+
+def source_of(model_path: str) -> str:
+    """What FROM says: a file as it is, ``owner/name`` (one slash, no host) as a repository of the hub."""
+    owner, slash, name = model_path.partition("/")
+    is_file = model_path.startswith((".", "/", "~")) or model_path.endswith(".gguf")
+    is_hub_id = bool(slash) and "/" not in name and not is_file and "." not in owner.partition(":")[0]
+    return f"hf.co/{model_path}" if is_hub_id else model_path
+
+
+def _quoted(text: str) -> str:
+    """One value of a Modelfile (parser/parser.go): nothing is escaped there; outer blanks and a leading quotation
+    mark need quotes, and what does not print is dropped, so it is refused here."""
+    if not text.isprintable():
+        raise UnsupportedError(
+            f"a Modelfile cannot hold the name {text[:60]!r}", hint="rename it without control characters"
+        )
+    return f'"""{text}"""' if text != text.strip() or text.startswith('"') else text
 
 
 def _release(version: Version) -> tuple[int, ...]:

@@ -1,0 +1,44 @@
+"""`cotenant deploy`: a plan as files that start it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cotenant.cli.output import DOES_NOT_FIT, FITS, emit, json_option, one_line, progress, reports_errors
+
+
+@click.command("deploy")
+@click.argument("plan", metavar="PLAN")
+@click.option("--to", "target", required=True, metavar="TARGET", help="What to write; an unknown one lists them.")
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    help="Write the files there, instead of to stdout.",
+)  # fmt: skip
+@json_option
+@reports_errors
+def command(plan: str, target: str, out: Path | None, as_json: bool) -> int:
+    """Write PLAN (the JSON of `cotenant plan`, - for stdin, or a fleet file, which is planned first) for a target.
+
+    Targets: docs/commands/deploy.md. Exit status 3 when a model has no place in the plan; the others are written.
+    """
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.report.deployment_document import deployment_document, deployment_text
+
+    with progress() as report:
+        found = api.deploy(plan, to=target, progress=report)
+    if out is not None:
+        from cotenant.edge.deployments import write_deployment
+
+        for path in write_deployment(found, out):
+            click.echo(one_line(f"wrote {path}"), err=True)
+    if as_json:
+        emit(deployment_document(found, catalogue=VERSION))
+    else:
+        if out is None:
+            click.echo(deployment_text(found), nl=False)
+        for note in found.notes:
+            click.echo(one_line(f"note: {note}"), err=True)
+    return FITS if found.feasible else DOES_NOT_FIT

@@ -1,0 +1,160 @@
+"""What every target needs of a replica: its words, variables and files, its name there, and whom it waits for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cotenant.deployment.quoting import check_text
+from cotenant.domain.engine import Version
+from cotenant.domain.plan import Plan, ReplicaPlan
+from cotenant.engines import find_engine
+from cotenant.engines.hosting import hosting_of
+from cotenant.engines.hosting.rules import Hosting
+
+LOAD_S = 1800
+"""How long a replica may take to answer at first: a 70B checkpoint over 1 Gbit/s takes about twenty minutes."""
+
+_VARIABLE = re.compile(r"([A-Z_][A-Z0-9_]*)=(.*)", re.DOTALL)
+_LONGEST_SLUG = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One replica as it is started. `name` is lower-case letters, digits and dashes, unique in the plan.
+
+    `argv` and `variables` are rendered from typed fields; the cards are not among them. `files` are those that its
+    arguments name, by name. `waits_for` are names of replicas that must answer first.
+    """
+
+    replica: ReplicaPlan
+    name: str
+    hosting: Hosting
+    version: Version
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    files: Mapping[str, str]
+    after_start: tuple[str, ...]
+    waits_for: tuple[str, ...]
+
+    @property
+    def node(self) -> int:
+        """The machine that it runs on."""
+        return self.replica.devices[0].node
+
+    @property
+    def cards(self) -> tuple[int, ...]:
+        """Its cards' indices there, in rank order."""
+        return tuple(device.index for device in self.replica.devices)
+
+    @property
+    def health_url(self) -> str:
+        """Answers once the model is loaded, asked from its own machine."""
+        return f"http://127.0.0.1:{self.replica.port}{self.hosting.health}"
+
+    @property
+    def card_variables(self) -> dict[str, str]:
+        """Which cards it sees on a bare machine, counted as nvidia-smi counts them."""
+        return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, self.cards))}
+
+    @property
+    def local_paths(self) -> tuple[str, ...]:
+        """Weights and adapters that are files or folders rather than hub ids, in order."""
+        adapters = [one.source or f"./{one.name}" for one in self.replica.adapters]
+        found = [self.replica.checkpoint, *adapters]
+        return tuple(dict.fromkeys(path for path in found if is_path(path)))
+
+
+def is_path(text: str) -> bool:
+    """Whether an engine reads it from disk: it starts like a path, or is one GGUF file."""
+    return text.startswith(("/", "./", "../", "~")) or text.endswith(".gguf")
+
+
+def launches(plan: Plan) -> tuple[Launch, ...]:
+    """Every replica in the order in which they start. Raises UnsupportedError for text that no file can hold."""
+    ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
+    names = slugs([one.id for one in ordered])
+    found: list[Launch] = []
+    for replica, name in zip(ordered, names, strict=True):
+        found.append(_launch(replica, name, _waits_for(replica, found)))
+    return tuple(found)
+
+
+def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Launch:
+    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
+    hosting = hosting_of(engine.name)
+    words = engine.arguments(
+        replica.settings, version=version, model_path=replica.checkpoint, port=replica.port,
+        quantization=replica.quantization_flag, served_name=replica.model, adapters=replica.adapters,
+    )  # fmt: skip
+    variables, argv = _split(words)
+    files: dict[str, str] = {}
+    after: tuple[str, ...] = ()
+    beside = hosting.beside and hosting.beside(replica.settings, replica.checkpoint, replica.adapters)
+    if beside:
+        called, text = beside
+        file = f"{name}{hosting.file_suffix}"
+        files[file] = text
+        argv = tuple(file if called and word == called else word for word in argv)
+        after = hosting.after_start(replica.model, file) if hosting.after_start else ()
+    for word in (*argv, *variables.values(), *after):
+        check_text(word, f"the command of {replica.id!r}")
+    return Launch(replica, name, hosting, version, argv, variables, files, after, waits_for)
+
+
+def _split(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Leading NAME=value words are the environment, as in a shell."""
+    variables: dict[str, str] = {}
+    for number, word in enumerate(words):
+        match = _VARIABLE.fullmatch(word)
+        if match is None:
+            return variables, tuple(words[number:])
+        variables[match.group(1)] = match.group(2)
+    return variables, ()
+
+
+def _waits_for(replica: ReplicaPlan, earlier: Iterable[Launch]) -> tuple[str, ...]:
+    """On each of its cards, whoever started last before it: engines measure what is free, so they take turns."""
+    last: dict[tuple[int, int], str] = {}
+    for one in earlier:
+        for device in one.replica.devices:
+            last[device.node, device.index] = one.name
+    found = [last[at] for at in ((one.node, one.index) for one in replica.devices) if at in last]
+    return tuple(dict.fromkeys(found))
+
+
+def slugs(names: Sequence[str]) -> tuple[str, ...]:
+    """Names for hosts, files and labels: what else stands there becomes a dash, equal ones are numbered."""
+    found: list[str] = []
+    for name in names:
+        plain = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_LONGEST_SLUG].strip("-")
+        plain = plain if plain and plain[0].isalpha() else f"m-{plain}".rstrip("-")
+        slug, number = plain, 2
+        while slug in found:
+            slug, number = f"{plain}-{number}", number + 1
+        found.append(slug)
+    return tuple(found)
+
+
+def nodes(found: Sequence[Launch]) -> dict[int, tuple[Launch, ...]]:
+    """The launches by machine, machines in order."""
+    return {node: tuple(one for one in found if one.node == node) for node in sorted({one.node for one in found})}
+
+
+def folder(node: int, found: Sequence[Launch]) -> str:
+    """Where a machine's files go: nowhere special where there is one machine."""
+    return "" if len({one.node for one in found}) == 1 else f"node-{node}/"
+
+
+def apart(launch: Launch) -> Launch:
+    """As it runs beside others in one network namespace: no two servers meet on a socket."""
+    more = launch.hosting.own_ports(launch.version, launch.replica.port)
+    return replace(launch, argv=(*launch.argv, *more))
+
+
+def path_notes(found: Sequence[Launch], where: str) -> tuple[str, ...]:
+    """What must lie there before anything starts."""
+    return tuple(
+        f"{one.replica.id}: put {path} {where}" for one in found for path in one.local_paths
+    )  # fmt: skip

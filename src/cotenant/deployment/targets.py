@@ -1,0 +1,94 @@
+"""What a plan can be deployed to, and for which engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+
+from cotenant.domain.deployment import DeployFile, Deployment
+from cotenant.domain.plan import Plan
+from cotenant.engines import engine_names
+from cotenant.errors import InputError, UnsupportedError
+
+Exporter = Callable[[Plan], tuple[tuple[DeployFile, ...], tuple[str, ...]]]
+"""plan -> (its files in a fixed order, notes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One exporter: the module of this room, what it writes, the engines that it can start (None: all), and
+    whether replicas may share a card there."""
+
+    module: str
+    title: str
+    engines: tuple[str, ...] | None = None
+    shares: bool = True
+
+
+TARGETS = {
+    "commands": Target("commands", "shell scripts and env files, started in order"),
+    "compose": Target("compose", "Docker Compose"),
+}
+
+
+def export(plan: Plan, name: str) -> Deployment:
+    """The plan as the files of target `name`.
+
+    Raises InputError for an unknown target, UnsupportedError where the target cannot hold the plan: an engine that
+    it does not start, cards that it cannot share, names that it cannot write.
+    """
+    target = find_target(name)
+    if not plan.replicas:
+        raise UnsupportedError("the plan places no replica", hint="`cotenant plan` says what would make it fit")
+    _check(plan, name, target)
+    exporter: Exporter = import_module(f"cotenant.deployment.{target.module}").files
+    files, notes = exporter(plan)
+    missing = tuple(f"{short.model} has no place in this plan and is not deployed" for short in plan.shortfalls)
+    return Deployment(name, files, missing + notes, plan.feasible, plan.input_hash)
+
+
+def find_target(name: str) -> Target:
+    """The target of that name. Raises InputError that lists them."""
+    if name not in TARGETS:
+        raise _unknown(str(name))
+    return TARGETS[name]
+
+
+def _unknown(name: str) -> InputError:
+    near = get_close_matches(name, TARGETS, n=1)
+    known = ", ".join(TARGETS)
+    return InputError(
+        f"unknown target {name[:60]!r}",
+        hint=f"did you mean {near[0]}? targets: {known}" if near else f"targets: {known}",
+    )
+
+
+def _check(plan: Plan, name: str, target: Target) -> None:
+    """Refuses whole plans before any file is made."""
+    engines = target.engines or engine_names()
+    for replica in plan.replicas:
+        if replica.engine not in engines:
+            raise UnsupportedError(
+                f"{name} cannot start {replica.engine} (replica {replica.id})",
+                hint=f"it starts {', '.join(engines)}; {_others(replica.engine)} start {replica.engine}",
+            )
+    if target.shares:
+        return
+    for gpu in plan.gpus:
+        if len(gpu.shares) > 1:
+            both = " and ".join(share.replica for share in gpu.shares[:2])
+            card = f"{gpu.device.type} #{gpu.device.index}"
+            raise UnsupportedError(
+                f"{name} gives each replica cards of its own, and {both} share {card}",
+                hint=f"use {_sharing()}, or allow only `sharing: [alone]` in the fleet",
+            )
+
+
+def _others(engine: str) -> str:
+    return ", ".join(name for name, one in TARGETS.items() if one.engines is None or engine in one.engines)
+
+
+def _sharing() -> str:
+    return " or ".join(name for name, one in TARGETS.items() if one.shares)

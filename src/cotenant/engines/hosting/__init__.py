@@ -1,0 +1,24 @@
+"""Engines as things to host: images, ports, probes, metrics. One file an engine; `hosting_of` finds it."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from cotenant.engines.hosting.rules import Hosting
+
+_PLACES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tgi": "tgi",
+    "tensorrt-llm": "tensorrt_llm",
+    "llama.cpp": "llama_cpp",
+    "ollama": "ollama",
+}
+
+
+@cache
+def hosting_of(engine: str) -> Hosting:
+    """How the engine of that id (as `find_engine` gives it) is hosted."""
+    found: Hosting = import_module(f"{__name__}.{_PLACES[engine]}").HOSTING
+    return found

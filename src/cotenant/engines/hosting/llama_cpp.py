@@ -1,0 +1,15 @@
+"""llama-server as something to host (.devops/cuda.Dockerfile, tools/server/server.cpp)."""
+
+from __future__ import annotations
+
+from cotenant.engines.hosting.rules import Hosting, Metrics, tagged
+
+HOSTING = Hosting(
+    image=tagged("ghcr.io/ggml-org/llama.cpp", "server-cuda-"),
+    entry_words=1,  # /app/llama-server
+    listen=("--host", "0.0.0.0"),
+    health="/health",  # 503 while it loads
+    probe="curl",
+    files_dir="/root/.cache/llama.cpp",
+    metrics=lambda version: Metrics(queue="llamacpp:requests_deferred", flags=("--metrics",)),
+)

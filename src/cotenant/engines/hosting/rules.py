@@ -1,0 +1,66 @@
+"""What an exporter must know of an engine to host it, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.workload import Adapter
+
+
+class Beside(Protocol):
+    """The rule of an engine that reads part of its settings from a file."""
+
+    def __call__(
+        self, settings: EngineSettings, model_path: str, adapters: Sequence[Adapter]
+    ) -> tuple[str, str] | None:
+        """(the name by which its arguments call the file, its text); None where it needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where Prometheus finds the engine's figures, and what it calls them; "" where it has none.
+
+    `queue` is a gauge of requests that wait, `cache_use` one of the KV pool in use, 0..1, `first_token` a
+    histogram of TTFT in seconds. `flags` switch the page on.
+    """
+
+    path: str = "/metrics"
+    queue: str = ""
+    cache_use: str = ""
+    first_token: str = ""
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """One engine. `image` gives the published container image of a version.
+
+    `entry_words`: how many of the argument vector's first words the image's own entrypoint stands for; None where
+    that is to be replaced by ours. `listen`: what makes it answer on all interfaces inside a container, as flags
+    or as a variable. `health` answers 2xx once the model is loaded. `probe` asks it from inside the image.
+    `files_dir` keeps downloads between runs. `token`: the variable that it reads the hub's token from.
+    `own_ports`: flags that keep two of its servers on one machine from each other's sockets.
+    `after_start`: the command that makes the model known, where starting the server does not.
+    """
+
+    image: Callable[[Version], str]
+    entry_words: int | None
+    listen: tuple[str, ...]
+    health: str
+    probe: str  # python3, curl, or the engine's own program
+    files_dir: str
+    token: str = "HF_TOKEN"
+    metrics: Callable[[Version], Metrics | None] = lambda version: None
+    listen_variables: Callable[[int], Mapping[str, str]] = lambda port: {}
+    own_ports: Callable[[Version, int], tuple[str, ...]] = lambda version, port: ()
+    beside: Beside | None = None
+    file_suffix: str = ""  # what the file beside it is called, after the replica's name
+    after_start: Callable[[str, str], tuple[str, ...]] | None = None  # (model, file) -> words
+
+
+def tagged(repository: str, prefix: str = "") -> Callable[[Version], str]:
+    """``repository:prefix + version``."""
+    return lambda version: f"{repository}:{prefix}{str(version).lstrip('v')}"

@@ -1,0 +1,25 @@
+"""vLLM as something to host (docker/Dockerfile, vllm/v1/metrics/loggers.py, vllm/engine/metrics.py)."""
+
+from __future__ import annotations
+
+from cotenant.domain.engine import Version
+from cotenant.engines.hosting.rules import Hosting, Metrics, tagged
+
+
+def _metrics(version: Version) -> Metrics:
+    """The pool's gauge was `gpu_cache_usage_perc` until 0.10."""
+    pool = "vllm:kv_cache_usage_perc" if version.parts >= (0, 10) else "vllm:gpu_cache_usage_perc"
+    return Metrics(
+        queue="vllm:num_requests_waiting", cache_use=pool, first_token="vllm:time_to_first_token_seconds"
+    )
+
+
+HOSTING = Hosting(
+    image=tagged("vllm/vllm-openai", "v"),
+    entry_words=None,  # `vllm serve` since 0.10, a python module before: replaced, so that both start alike
+    listen=("--host", "0.0.0.0"),
+    health="/health",
+    probe="python3",
+    files_dir="/root/.cache/huggingface",
+    metrics=_metrics,
+)

@@ -1,0 +1,167 @@
+"""A plan's JSON document back as a `Plan`: typed fields only; its commands are never read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from cotenant.domain.engine import AdapterSlots, EngineSettings
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Shortfall
+from cotenant.domain.workload import Adapter
+from cotenant.engines import find_engine
+from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
+from cotenant.readers.fleet_errors import structural_faults
+from cotenant.readers.plan_schema import LLAMA_CPP, SETTINGS, DeviceEntry, GpuEntry, PlanEntry, ReplicaEntry
+
+SCHEMA = "cotenant/plan/1"
+_PREFIX = "cotenant/plan/"
+_WITH_OPTIONS = ("llama.cpp", "ollama")
+
+
+def is_plan(document: object) -> bool:
+    """Whether it calls itself a plan, of whatever version."""
+    return isinstance(document, Mapping) and str(document.get("schema", "")).startswith(_PREFIX)
+
+
+def read_plan(document: Mapping[str, Any]) -> Plan:
+    """The plan that the document holds. Raises FormatError for another schema, InputErrors with every fault."""
+    schema = document.get("schema")
+    if schema != SCHEMA:
+        raise FormatError(f"{str(schema)[:60]!r} is not a schema that is read here", hint=f"it reads {SCHEMA}")
+    faults: list[CotenantError] = list(structural_faults(PlanEntry, document))
+    if not faults:
+        faults += _setting_faults(document)
+    if faults:
+        raise InputErrors(faults)
+    entry = PlanEntry.model_validate(document)
+    faults += _contradictions(entry)
+    if faults:
+        raise InputErrors(faults)
+    return _plan(
+        entry, [_settings(one, raw) for one, raw in zip(entry.replicas, document["replicas"], strict=True)]
+    )
+
+
+def _setting_faults(document: Mapping[str, Any]) -> Iterator[CotenantError]:
+    for number, replica in enumerate(document["replicas"]):
+        path = f"$.replicas[{number}]"
+        given = {name: value for name, value in replica.items() if value is not None}
+        yield from structural_faults(SETTINGS, given, path)
+        yield from structural_faults(LLAMA_CPP, given, path)
+        if replica.get("speculation"):
+            yield InputError("speculative decoding is not deployed yet", path=f"{path}.speculation")
+
+
+def _contradictions(entry: PlanEntry) -> Iterator[CotenantError]:
+    """Names that stand twice or nowhere, engines without rules, text that no file can hold."""
+    known: set[str] = set()
+    for number, replica in enumerate(entry.replicas):
+        path = f"$.replicas[{number}]"
+        if replica.id in known:
+            yield InputError(f"the id {replica.id[:60]!r} stands there twice", path=f"{path}.id")
+        known.add(replica.id)
+        try:
+            find_engine(replica.engine)
+        except CotenantError as error:
+            yield InputError(error.message, hint=error.hint, path=f"{path}.engine")
+    for number, gpu in enumerate(entry.gpus):
+        for share in gpu.replicas:
+            if share.id not in known:
+                yield InputError(f"no replica {share.id[:60]!r} in this plan", path=f"$.gpus[{number}].replicas")
+
+
+def _settings(replica: ReplicaEntry, raw: Mapping[str, Any]) -> EngineSettings:
+    given = {name: value for name, value in raw.items() if value is not None}
+    common = _fields(SETTINGS, given)
+    slots = replica.max_loras and AdapterSlots(replica.max_loras, replica.max_lora_rank or 16)
+    options = None
+    if find_engine(replica.engine)[0].name in _WITH_OPTIONS:
+        words = _fields(LLAMA_CPP, given)
+        options = LlamaCppOptions(**words | {"tensor_split": tuple(words.get("tensor_split", ()))})
+    return EngineSettings(**common, adapters=slots or None, llama_cpp=options)
+
+
+def _fields(kind: type[BaseModel], given: Mapping[str, Any]) -> dict[str, Any]:
+    return kind.model_validate(given).model_dump(exclude_unset=True)
+
+
+def _plan(entry: PlanEntry, settings: list[EngineSettings]) -> Plan:
+    return Plan(
+        feasible=entry.feasible,
+        replicas=tuple(_replica(one, told) for one, told in zip(entry.replicas, settings, strict=True)),
+        gpus=tuple(_gpu(one) for one in entry.gpus),
+        cost_per_hour=entry.cost_per_hour,
+        objective_value=entry.objective_value,
+        lower_bound=entry.lower_bound,
+        gap=entry.gap,
+        deterministic=entry.deterministic,
+        headroom=entry.headroom,
+        naive=None,
+        shortfalls=tuple(
+            Shortfall(one.model, one.shortfall_bytes, one.reason, tuple(one.remedies)) for one in entry.shortfalls
+        ),
+        warnings=tuple(entry.warnings),
+        input_hash=entry.input_hash,
+    )
+
+
+def _replica(entry: ReplicaEntry, settings: EngineSettings) -> ReplicaPlan:
+    """Command and environment are built anew from the fields."""
+    engine, version = find_engine(entry.engine)
+    adapters = tuple(Adapter(one.name, one.rank, one.source, one.share) for one in entry.adapters)
+    argv = engine.arguments(
+        settings, version=version, model_path=entry.checkpoint, port=entry.port,
+        quantization=entry.quantization_flag, served_name=entry.model, adapters=adapters,
+    )  # fmt: skip
+    return ReplicaPlan(
+        id=entry.id,
+        model=entry.model,
+        model_id=entry.model_id,
+        checkpoint=entry.checkpoint,
+        quantization=entry.quantization,
+        engine=engine.name,
+        engine_version=str(version),
+        settings=settings,
+        devices=tuple(_device(one) for one in entry.devices),
+        port=entry.port,
+        adapters=adapters,
+        sharing=entry.sharing,
+        start_order=entry.start_order,
+        command=argv,
+        environment={"CUDA_VISIBLE_DEVICES": ",".join(str(one.index) for one in entry.devices)},
+        why=entry.why,
+        runner_up=entry.runner_up,
+        kv_needed_bytes=entry.kv_needed_bytes,
+        kv_worst_case_bytes=entry.kv_worst_case_bytes,
+        ttft_s=_three(entry.ttft_s),
+        tpot_s=_three(entry.tpot_s),
+        quantization_flag=entry.quantization_flag,
+    )
+
+
+def _three(times: list[float] | None) -> tuple[float, float, float] | None:
+    return None if times is None else (times[0], times[1], times[2])
+
+
+def _device(entry: DeviceEntry) -> Device:
+    return Device(type=entry.type, node=entry.node, index=entry.index, offer=0)
+
+
+def _gpu(entry: GpuEntry) -> GpuPlan:
+    shares = tuple(
+        GpuShare(
+            replica=one.id,
+            rank=one.rank,
+            budget_bytes=one.budget_bytes,
+            weights_bytes=one.weights_bytes,
+            kv_cache_bytes=one.kv_cache_bytes,
+            activations_bytes=one.activations_bytes,
+            runtime_bytes=one.runtime_bytes,
+            load_peak_bytes=one.load_peak_bytes,
+        )
+        for one in entry.replicas
+    )
+    return GpuPlan(_device(entry), entry.capacity_bytes, entry.used_bytes, shares, entry.price_per_hour)
