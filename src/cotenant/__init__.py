@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Any
 from cotenant._version import __version__
 
 if TYPE_CHECKING:
-    from cotenant.api import deploy, estimate, explain, load_fleet, load_model, plan, simulate
+    from cotenant.api import compare_plans, deploy, estimate, explain, load_fleet, load_model, plan, simulate
 
-__all__ = ["__version__", "deploy", "estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
+__all__ = [
+    "__version__",
+    "compare_plans",
+    "deploy",
+    "estimate",
+    "explain",
+    "load_fleet",
+    "load_model",
+    "plan",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,22 +13,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from os import PathLike
 
+    from cotenant.domain.contender import Contender
     from cotenant.domain.deployment import Deployment
     from cotenant.domain.estimate import Estimate
     from cotenant.domain.explanation import Explanation
-    from cotenant.domain.fleet import Fleet
+    from cotenant.domain.fleet import Fleet, ModelRequest
     from cotenant.domain.gpu import GpuSpec
     from cotenant.domain.loaded import LoadedModel
     from cotenant.domain.model import ModelSpec
     from cotenant.domain.plan import Plan
     from cotenant.domain.replay import Replay
     from cotenant.domain.workload import Adapter, Trace
+    from cotenant.planning.scenes import Replayer
 
     ModelSource = str | PathLike[str] | Mapping[str, Any] | ModelSpec | LoadedModel
     FleetSource = str | PathLike[str] | Mapping[str, Any] | Fleet
     PlanSource = FleetSource | Plan
 
-__all__ = ["deploy", "estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
+__all__ = ["compare_plans", "deploy", "estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
 
 
 def load_model(source: ModelSource) -> LoadedModel:
@@ -162,17 +164,65 @@ def estimate(
     return answer(question)
 
 
-def plan(fleet: FleetSource, *, progress: Callable[[str], None] | None = None) -> Plan:
+def plan(
+    fleet: FleetSource,
+    *,
+    replay: bool = False,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> Plan:
     """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap.
 
-    `progress` is told what is being done. Where nothing fits the nearest plan comes back, with `feasible` false
-    and what each model without a place lacks.
+    With `replay` its traffic is replayed (drawn from `seed`); where an SLO breaks, that model gets more room or
+    less company and all is planned again, until every SLO holds or nothing does (`promises_held`). `progress` is
+    told what is being done. Where nothing fits the nearest plan comes back, with `feasible` false and what each
+    model without a place lacks.
     """
+    from cotenant.planning.promise import keep_promises
     from cotenant.planning.solve import plan_fleet
 
     tell = progress or (lambda _: None)
     tell("reading the fleet")
-    return plan_fleet(load_fleet(fleet), progress=tell)
+    question = load_fleet(fleet)
+    if not replay:
+        return plan_fleet(question, progress=tell)
+    return keep_promises(question, _replayer(question, seed, tell), progress=tell)
+
+
+def compare_plans(
+    fleet: FleetSource,
+    strategies: Sequence[str] = ("naive", "greedy", "optimal"),
+    *,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Contender, ...]:
+    """Ways to place one fleet side by side: cards, cost, headroom, and what each attains when its traffic is
+    replayed. ``naive``: each model alone, 16 bits, full context x 16 slots; ``greedy``: largest first, where it
+    costs least; ``optimal``: as `plan`.
+    """
+    from cotenant.planning.compare import compare
+
+    tell = progress or (lambda _: None)
+    question = load_fleet(fleet)
+    return compare(question, strategies, _replayer(question, seed, tell), progress=tell)
+
+
+def _replayer(fleet: Fleet, seed: int, tell: Callable[[str], None]) -> Replayer:
+    """The simulator as the planner may ask it; neither room knows the other."""
+    from cotenant.planning.launch import reestimate
+    from cotenant.simulation.hosting import hosting
+    from cotenant.simulation.run import replay
+
+    fresh = reestimate(fleet)
+
+    def replayer(plan: Plan, models: Sequence[ModelRequest], seconds: float) -> Replay:
+        by_name = {model.name: model for model in models}
+        hostings = [
+            hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in plan.replicas
+        ]
+        return replay(plan, models, hostings, seed=seed, duration_s=seconds, progress=tell)
+
+    return replayer
 
 
 def simulate(

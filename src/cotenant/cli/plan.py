@@ -14,30 +14,61 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Also write the plan as JSON."
 )
+@click.option(
+    "--compare", metavar="A,B,...",
+    help="Several ways side by side, each replayed: naive (each model alone, 16 bits), greedy, optimal.",
+)  # fmt: skip
+@click.option(
+    "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
+)
+@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the replay.")
 @json_option
 @reports_errors
-def command(fleet: str, output: Path | None, as_json: bool) -> int:
+def command(fleet: str, output: Path | None, compare: str | None, replay: bool, seed: int, as_json: bool) -> int:
     """Place the models of FLEET (a YAML or JSON file, see docs/fleet-file.md) on its GPUs.
 
-    Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit.
+    Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit. So
+    it is where --replay finds no plan that holds every SLO.
     """
     if output is not None and not output.name:
         raise click.BadParameter("the name is empty", param_hint="-o")
+    if compare is not None:
+        return _compared(fleet, compare, seed, output, as_json)
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.document import plan_document
 
     with progress() as report:
-        plan = api.plan(fleet, progress=report)
-    document = plan_document(plan, catalogue=VERSION)
-    if output is not None:
-        from cotenant.edge.store import write_json
-
-        write_json(output, document)
+        plan = api.plan(fleet, replay=replay, seed=seed, progress=report)
+    _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:
         emit(document)
     else:
         from cotenant.report.plan_text import print_plan
 
         print_plan(plan, console())
-    return FITS if plan.feasible else DOES_NOT_FIT
+    return FITS if plan.feasible and plan.promises_held is not False else DOES_NOT_FIT
+
+
+def _compared(fleet: str, strategies: str, seed: int, output: Path | None, as_json: bool) -> int:
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.report.contenders import contenders_document, print_contenders
+
+    with progress() as report:
+        question = api.load_fleet(fleet)
+        words = [word.strip() for word in strategies.split(",")]
+        found = api.compare_plans(question, words, seed=seed, progress=report)
+    _written(document := contenders_document(found, catalogue=VERSION, input_hash=question.input_hash), output)
+    if as_json:
+        emit(document)
+    else:
+        print_contenders(found, console())
+    return FITS if any(not one.unplaced for one in found) else DOES_NOT_FIT
+
+
+def _written(document: object, output: Path | None) -> None:
+    if output is not None:
+        from cotenant.edge.store import write_json
+
+        write_json(output, document)

@@ -121,9 +121,35 @@ class Shortfall:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRound:
+    """A plan that was tried and replayed. `attainment` is the least share 0..1 of each model's requests within
+    its SLO over the replayed scenes; `tightened` says what was asked of the next round for those who missed."""
+
+    number: int
+    cards: int
+    cost_per_hour: float | None
+    lower_bound: float
+    attainment: Mapping[str, float]
+    missed: tuple[str, ...]
+    tightened: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """A model that misses its SLO where all peaks come at once, and the neighbour that takes most of the time of
+    its cards (`share` of it; "" where it has none)."""
+
+    model: str
+    attainment: float
+    neighbour: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The answer to a fleet. `feasible` is false when `shortfalls` says what is missing; `replicas` and
-    `gpus` then hold the nearest plan."""
+    `gpus` then hold the nearest plan. `promises_held` is None where the plan was not replayed; else `rounds` tell
+    how it was found, and `starved` who would miss its SLO if all peaks came at once."""
 
     feasible: bool
     replicas: tuple[ReplicaPlan, ...]
@@ -138,3 +164,6 @@ class Plan:
     shortfalls: tuple[Shortfall, ...] = ()
     warnings: tuple[str, ...] = ()
     input_hash: str = ""
+    rounds: tuple[PlanRound, ...] = ()
+    promises_held: bool | None = None
+    starved: tuple[Starved, ...] = ()

@@ -18,6 +18,7 @@ from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.quantization import PrecisionChoice
+from cotenant.domain.step_time import Scaled, Times
 from cotenant.engines import find_engine
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
@@ -67,19 +68,24 @@ class _Case:
     choice: PrecisionChoice
     served: ServedFormat
     kv_cache_dtype: str
+    pace: float = 1.0  # how much slower than alone it is sized to run
 
     def refusal(self, size: int, reason: str, shortfall_bytes: int = 0) -> Refusal:
         return Refusal(self.number, self.offer_number, self.choice.format, size, reason, shortfall_bytes)
 
 
-def ways_of(fleet: Fleet, number: int) -> Ways:
-    """All candidates of one model over every offer; a fleet that differs elsewhere finds them sized already."""
+def ways_of(fleet: Fleet, number: int, pace: float = 1.0) -> Ways:
+    """All candidates of one model over every offer; a fleet that differs elsewhere finds them sized already.
+
+    With a `pace` above 1 each is sized to keep its SLO although every step takes that many times as long: more
+    requests are in flight then, so it holds more cache, and may need more replicas.
+    """
     request = fleet.models[number]
     parts = [
         _ON_OFFER.get(
             (request, offer),
-            (number, offer_number, fleet.headroom, fleet.kv_overflow),
-            partial(_ways_on, fleet, number, offer_number),
+            (number, offer_number, fleet.headroom, fleet.kv_overflow, pace),
+            partial(_ways_on, fleet, number, offer_number, pace),
         )
         for offer_number, offer in enumerate(fleet.gpus)
     ]
@@ -89,11 +95,11 @@ def ways_of(fleet: Fleet, number: int) -> Ways:
     )
 
 
-def _ways_on(fleet: Fleet, number: int, offer_number: int) -> Ways:
+def _ways_on(fleet: Fleet, number: int, offer_number: int, pace: float) -> Ways:
     """All candidates of one model on the cards of one offer."""
     found: list[Candidate] = []
     refused: list[Refusal] = []
-    for case in _cases(fleet, number, offer_number, refused):
+    for case in _cases(fleet, number, offer_number, pace, refused):
         sizes = 0
         for size in _sizes(case.offer):
             outcome = _smallest(case, size)
@@ -136,7 +142,7 @@ def _dominates(one: Candidate, other: Candidate) -> bool:
     )
 
 
-def _cases(fleet: Fleet, number: int, offer_number: int, refused: list[Refusal]) -> Iterator[_Case]:
+def _cases(fleet: Fleet, number: int, offer_number: int, pace: float, refused: list[Refusal]) -> Iterator[_Case]:
     """The precisions that may run there; the others go to `refused`."""
     request, offer = fleet.models[number], fleet.gpus[offer_number]
     engine, version = find_engine(request.engine)
@@ -162,7 +168,7 @@ def _cases(fleet: Fleet, number: int, offer_number: int, refused: list[Refusal])
             continue
         for dtype in request.kv_cache_dtypes:
             yield _Case(
-                fleet, number, request, offer_number, offer, engine, version, row, served, dtype
+                fleet, number, request, offer_number, offer, engine, version, row, served, dtype, pace
             )  # fmt: skip
 
 
@@ -221,7 +227,7 @@ def _fewest(case: _Case, settings: EngineSettings, times: Roofline, most: int) -
     slowly, so where the most fail all fail, and what lies between is found by doubled steps, then halved ones."""
     failing = case.request.min_replicas
     outcome = _sized(case, settings, times, failing)
-    if isinstance(outcome, Candidate) or failing == most or _is_hopeless(times, case.request):
+    if isinstance(outcome, Candidate) or failing == most or _is_hopeless(times, case.request, case.pace):
         return outcome
     best = _sized(case, settings, times, most)
     if isinstance(best, Refusal):
@@ -260,10 +266,10 @@ def _slots(request: ModelRequest) -> AdapterSlots | None:
     return AdapterSlots(len(request.adapters), max(adapter.rank for adapter in request.adapters))
 
 
-def _is_hopeless(times: Roofline, request: ModelRequest) -> bool:
+def _is_hopeless(times: Roofline, request: ModelRequest, pace: float) -> bool:
     """Whether more replicas cannot help: one request alone breaks the SLO."""
     slo = request.slo
-    return slo is not None and slo.tpot_s is not None and times.decode_step_s(1, 1) > slo.tpot_s
+    return slo is not None and slo.tpot_s is not None and times.decode_step_s(1, 1) * pace > slo.tpot_s
 
 
 def _sized(case: _Case, settings: EngineSettings, times: Roofline, replicas: int) -> Candidate | Refusal:
@@ -297,8 +303,8 @@ def _demand(case: _Case, settings: EngineSettings, times: Roofline, replicas: in
         request.model, case.offer.gpu, settings, engine=case.engine, version=case.version
     )  # fmt: skip
     asked = demand(
-        request.model, request.traffic, times=times, sequence_bytes=sequence_bytes, slo=request.slo,
-        overflow=case.fleet.kv_overflow, replicas=replicas, adapters=request.adapters,
+        request.model, request.traffic, times=_paced(times, case.pace), sequence_bytes=sequence_bytes,
+        slo=request.slo, overflow=case.fleet.kv_overflow, replicas=replicas, adapters=request.adapters,
     )  # fmt: skip
     if not isinstance(asked, Demand):
         return case.refusal(settings.tensor_parallel_size, asked.reason)
@@ -315,6 +321,10 @@ def _demand(case: _Case, settings: EngineSettings, times: Roofline, replicas: in
     return replace(
         asked, max_model_len=length, kv_minimum_bytes=longest, kv_worst_case_bytes=longest * asked.max_num_seqs
     )  # fmt: skip
+
+
+def _paced(times: Roofline, pace: float) -> Times:
+    return times if pace == 1 else Scaled(times, pace, times.low, times.high)
 
 
 def judged(
@@ -343,6 +353,7 @@ def _candidate(
     claim: int,
 ) -> Candidate:
     step = times.decode_step_s(max(1.0, asked.mean_in_service), asked.kv_needed_tokens)
+    busy = 1 - (1 - asked.busy) ** (1 / case.pace)  # the same work spread out: busy is 1 - exp(-number in service)
     return Candidate(
         request=case.number,
         offer=case.offer_number,
@@ -352,8 +363,8 @@ def _candidate(
         replicas=replicas,
         claim_bytes=claim,
         load_peak_bytes=max(rank.load_peak.value for rank in estimate.per_gpu),
-        busy=asked.busy * max(0.0, 1 - times.overhead_s / step) if step > 0 else asked.busy,
-        slack=max(0.0, asked.slack),
+        busy=busy * max(0.0, 1 - times.overhead_s / step) if step > 0 else busy,
+        slack=max(0.0, (1 + asked.slack) * case.pace - 1),
         quality_rank=case.choice.rank - 1,
         estimate=estimate,
         demand=asked,

@@ -42,7 +42,7 @@ def usual_sizing(fleet: Fleet, *, cards: int, cost_per_hour: float | None) -> Na
     of two that fits. Tensor parallel stops at the model's key-value heads, since beyond them each rank would
     hold a copy of the cache; pipeline stages take over from there.
     """
-    offer = max(fleet.gpus, key=lambda one: (one.gpu.cuda_bytes.value, -(one.price_per_hour or 0.0)))
+    offer = fleet.gpus[largest_offer(fleet)]
     counts: dict[str, int] = {}
     lines: dict[str, str] = {}
     for request in fleet.models:
@@ -61,13 +61,32 @@ def usual_sizing(fleet: Fleet, *, cards: int, cost_per_hour: float | None) -> Na
     )
 
 
-def _smallest(request: ModelRequest, offer: GpuOffer) -> tuple[int, Taken]:
+def largest_offer(fleet: Fleet) -> int:
+    """The number of the offer with the largest cards; of equals the cheapest."""
+    return max(
+        range(len(fleet.gpus)),
+        key=lambda one: (fleet.gpus[one].gpu.cuda_bytes.value, -(fleet.gpus[one].price_per_hour or 0.0)),
+    )
+
+
+def usual_settings(request: ModelRequest, offer: GpuOffer) -> EngineSettings:
+    """How the usual sizing would launch a model on that offer's cards."""
+    number, _ = _smallest(request, offer)
+    return _settings(request, offer, *_split(request, number))
+
+
+def _split(request: ModelRequest, number: int) -> tuple[int, int]:
+    """(tensor, pipeline) of `number` cards."""
     heads = max((group.kv_heads for group in request.model.layer_groups), default=1) or 1
+    tensor = min(number, 1 << (heads.bit_length() - 1))
+    return tensor, number // tensor
+
+
+def _smallest(request: ModelRequest, offer: GpuOffer) -> tuple[int, Taken]:
     number, found = 1, _taken(request, offer, 1, 1)
     while number < MOST_CARDS and not found.fits:
-        tensor = min(2 * number, 1 << (heads.bit_length() - 1))
         try:
-            found = _taken(request, offer, tensor, 2 * number // tensor)
+            found = _taken(request, offer, *_split(request, 2 * number))
         except UnsupportedError:  # the engine splits it no further
             break
         number *= 2
@@ -77,7 +96,15 @@ def _smallest(request: ModelRequest, offer: GpuOffer) -> tuple[int, Taken]:
 def _taken(request: ModelRequest, offer: GpuOffer, tensor: int, pipeline: int) -> Taken:
     """16 bits, the model's whole context times 16 slots, on `tensor` x `pipeline` cards."""
     engine, version = find_engine(request.engine)
-    model = replace(request.model, stored_bytes=None) if request.model.quantization else request.model
+    model, settings = in_sixteen_bits(request.model), _settings(request, offer, tensor, pipeline)
+    if engine.rules(version, offer.gpu).allocate is None:
+        return _filled(model, offer, settings, engine, version)
+    return _allocated(model, offer, settings, engine, version)
+
+
+def _settings(request: ModelRequest, offer: GpuOffer, tensor: int, pipeline: int) -> EngineSettings:
+    engine, version = find_engine(request.engine)
+    model = in_sixteen_bits(request.model)
     settings = EngineSettings(
         tensor_parallel_size=tensor, pipeline_parallel_size=pipeline, max_model_len=model.max_model_len,
         max_num_seqs=SLOTS,
@@ -85,10 +112,13 @@ def _taken(request: ModelRequest, offer: GpuOffer, tensor: int, pipeline: int) -
     try:
         engine.resolve(model, offer.gpu, settings, version)
     except UnsupportedError:  # no pipeline stages there: all of the cards share each layer
-        settings = replace(settings, tensor_parallel_size=tensor * pipeline, pipeline_parallel_size=1)
-    if engine.rules(version, offer.gpu).allocate is None:
-        return _filled(model, offer, settings, engine, version)
-    return _allocated(model, offer, settings, engine, version)
+        return replace(settings, tensor_parallel_size=tensor * pipeline, pipeline_parallel_size=1)
+    return settings
+
+
+def in_sixteen_bits(model: ModelSpec) -> ModelSpec:
+    """The model as it was before anybody quantised it."""
+    return replace(model, stored_bytes=None) if model.quantization else model
 
 
 def _filled(
@@ -96,7 +126,7 @@ def _filled(
 ) -> Taken:
     """An engine whose pool is what a budget leaves: here as large as the slots ask, whatever its flags."""
     memory = replica_memory(
-        model, offer.gpu, settings, engine=engine, version=version, format=find_format(_sixteen_bits(model))
+        model, offer.gpu, settings, engine=engine, version=version, format=find_format(sixteen_bits(model))
     )  # fmt: skip
     pools = pool_needs(memory, SLOTS * memory.minimum_bytes if memory.layout.groups else 0)
     ranks = memory.settings.tensor_parallel_size
@@ -117,7 +147,7 @@ def _allocated(
 ) -> Taken:
     """An engine that allocates what its slots ask for."""
     ranks = estimate_memory(
-        model, offer.gpu, settings, engine=engine, version=version, format=find_format(_sixteen_bits(model))
+        model, offer.gpu, settings, engine=engine, version=version, format=find_format(sixteen_bits(model))
     ).per_gpu  # fmt: skip
     return Taken(
         weights_bytes=sum(rank.weights.bytes.value for rank in ranks),
@@ -127,7 +157,8 @@ def _allocated(
     )
 
 
-def _sixteen_bits(model: ModelSpec) -> str:
+def sixteen_bits(model: ModelSpec) -> str:
+    """The 16-bit format that it was published in."""
     return "fp16" if model.dtype in ("fp16", "float16") else "bf16"
 
 

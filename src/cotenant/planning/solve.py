@@ -11,27 +11,30 @@ from cotenant.planning.naive import usual_sizing
 from cotenant.planning.nearest import shortfalls_of
 from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible, solve
 from cotenant.planning.warnings import warnings_of
-from cotenant.planning.why import reasons_of
+from cotenant.planning.why import Forced, reasons_of
 
 
 def plan_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Plan:
     """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls."""
     progress("sizing candidates")
-    solved = solve(fleet, progress=progress)
+    return plan_solved(solve(fleet, progress=progress), progress=progress)
+
+
+def plan_solved(solved: Solved, *, progress: Progress = lambda _: None) -> Plan:
+    """What the search found, with reasons; for models without a place, what they lack and what would help."""
     progress("writing down the reasons")
-    shortfalls = () if solved.feasible else shortfalls_of(fleet, solved, is_feasible, progress)
-    plan = _plan(solved, shortfalls)
-    check_plan(plan, fleet, reestimate(fleet))
-    return plan
+    shortfalls = () if solved.feasible else shortfalls_of(solved.fleet, solved, is_feasible, progress)
+    return written(solved, shortfalls, forced_of(solved))
 
 
-def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
+def written(solved: Solved, shortfalls: tuple[Shortfall, ...] = (), forced: Forced | None = None) -> Plan:
+    """A placement as a checked plan; `forced` says what other choices would have meant (None: by their bytes)."""
     fleet, problem, placement = solved.fleet, solved.problem, solved.placement
-    reasons = reasons_of(fleet, problem, placement, solved.ways, forced_of(solved))
+    reasons = reasons_of(fleet, problem, placement, solved.ways, forced)
     replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons, settle_of(fleet))
     priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
     cost = sum(gpu.price_per_hour or 0.0 for gpu in gpus) if priced else None
-    return Plan(
+    plan = Plan(
         feasible=solved.feasible,
         replicas=replicas,
         gpus=gpus,
@@ -46,3 +49,5 @@ def _plan(solved: Solved, shortfalls: tuple[Shortfall, ...]) -> Plan:
         warnings=warnings_of(solved),
         input_hash=fleet.input_hash,
     )
+    check_plan(plan, fleet, reestimate(fleet))
+    return plan

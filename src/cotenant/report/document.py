@@ -18,7 +18,7 @@ from cotenant.domain.interval import Interval
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:  # an estimate's document needs no plans
-    from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, ReplicaPlan
+    from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, PlanRound, ReplicaPlan
 
 Document = dict[str, Any]
 
@@ -149,7 +149,9 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
         "gap": plan.gap,
         "deterministic": plan.deterministic,
         "headroom": plan.headroom,
-        "rounds": [],
+        "promises_held": plan.promises_held,
+        "rounds": [_round(each) for each in plan.rounds],
+        "starved": [asdict(each) for each in plan.starved],
         "replicas": [_replica(replica) for replica in plan.replicas],
         "gpus": [_gpu(gpu, plan) for gpu in plan.gpus],
         "naive": _naive(plan.naive),
@@ -163,6 +165,18 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
             for short in plan.shortfalls
         ],
         "warnings": list(plan.warnings),
+    }
+
+
+def _round(one: PlanRound) -> Document:
+    return {
+        "round": one.number,
+        "cards": one.cards,
+        "cost_per_hour": one.cost_per_hour,
+        "lower_bound": one.lower_bound,
+        "attainment": dict(one.attainment),
+        "missed": list(one.missed),
+        "tightened": list(one.tightened),
     }
 
 

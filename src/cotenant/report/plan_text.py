@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan
 from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
+from cotenant.report.plan_rounds import print_rounds
 from cotenant.units import GIB, format_bytes, format_gib, format_percent, format_price, format_seconds
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
         console.print()
         _print_reasons(plan, owners, console)
     _print_shortfalls(plan, console)
+    print_rounds(plan, console)
     _print_naive(plan, console)
     if not commands:
         return
@@ -59,8 +61,14 @@ def _headline(plan: Plan) -> str:
     cost = f", {format_price(plan.cost_per_hour)}" if plan.cost_per_hour is not None else ""
     return (
         f"{_plural(models, 'model')} on {cards}{cost}: fits, {format_percent(least, digits=1)} headroom "
-        f"(asked {format_percent(plan.headroom)}), {_proof(plan)}"
+        f"(asked {format_percent(plan.headroom)}), {_proof(plan)}{_promise(plan)}"
     )
+
+
+def _promise(plan: Plan) -> str:
+    if plan.promises_held is None:
+        return ""
+    return ", every SLO held in its replay" if plan.promises_held else ", but an SLO breaks in its replay"
 
 
 def _plural(count: int, noun: str) -> str:

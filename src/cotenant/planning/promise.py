@@ -1,0 +1,207 @@
+"""Promises kept: plan, replay, tighten what broke, plan again.
+
+A plan holds every SLO by a roofline, each model alone on its cards. A replay knows more: queues, neighbours. So
+
+    1  plan, and replay the declared traffic
+    2  who missed its SLO is asked for more: a margin, 1.25 times as large each time
+    3  plan again with that, until nobody misses, or no plan is left
+
+With a margin of g, a way that is sized to run p times slower than alone (`candidates.ways_of`, pace p: more cache,
+more sequences, more replicas) may stand where the busy shares of its neighbours add up to p / g - 1 at most. So
+the search chooses between room to be slowed in and company that slows less; and where even alone is not enough
+(g > 1, no neighbour) a model gets what it would need at p = g. Margins never shrink, so the rounds end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+from cotenant.domain.fleet import Fleet
+from cotenant.domain.plan import Plan, PlanRound, Starved
+from cotenant.domain.replay import Replay
+from cotenant.planning.candidates import Ways, all_ways, undominated, ways_of
+from cotenant.planning.placing import place_exactly
+from cotenant.planning.problem import Candidate
+from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes, keeps_slo
+from cotenant.planning.solve import plan_solved, written
+from cotenant.planning.solved import Progress, Solved, forced_of, problem_of, solve
+from cotenant.units import format_percent
+
+MOST_ROUNDS = 12
+_STEP = 1.25
+_PACES = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)  # times a margin: how much slower a way may be sized to run
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A plan with what its replays said: the least attainment of each model, and who missed."""
+
+    plan: Plan
+    solved: Solved
+    attainment: Mapping[str, float]
+    missed: tuple[str, ...]
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Small is good: fewer misses, then the worst attainment, then cost."""
+        return len(self.missed), -min(self.attainment.values(), default=1.0), self.plan.objective_value
+
+
+def keep_promises(fleet: Fleet, replayer: Replayer, *, progress: Progress = lambda _: None) -> Plan:
+    """The cheapest plan found whose replay holds every SLO at its percentile; else the one that comes nearest,
+    with `promises_held` false. `rounds` tell how it came about; the bound is the first round's, which no promise
+    lowers.
+    """
+    progress("sizing candidates")
+    solved = solve(fleet, progress=progress)
+    if not solved.feasible:
+        return plan_solved(solved, progress=progress)
+    scenes = declared_scenes(fleet)
+    margins: dict[int, float] = {}
+    rounds: list[PlanRound] = []
+    best: _Judged | None = None
+    bound = solved.placement.lower_bound
+    current: Solved | None = solved
+    while current is not None and len(rounds) < MOST_ROUNDS:
+        progress(f"replaying the plan, round {len(rounds) + 1}")
+        judged = _judged(current, scenes, replayer)
+        best = judged if best is None or judged.rank < best.rank else best
+        changes = _tighten(fleet, judged.missed, margins)
+        rounds.append(_round(judged, len(rounds) + 1, changes))
+        if not judged.missed:
+            break
+        progress("packing")
+        current = _solved_with(fleet, solved, margins)
+    return _finished(fleet, best or _judged(solved, scenes, replayer), tuple(rounds), bound, replayer, progress)
+
+
+def _judged(solved: Solved, scenes: tuple[Scene, ...], replayer: Replayer) -> _Judged:
+    plan = written(solved)
+    attainment: dict[str, float] = {}
+    missed: dict[str, None] = {}
+    for scene in scenes:
+        for request, one in zip(
+            scene.models, replayer(plan, scene.models, scene.seconds).models, strict=True
+        ):  # fmt: skip
+            attainment[request.name] = min(one.attainment, attainment.get(request.name, 1.0))
+            if not keeps_slo(request, one):
+                missed[request.name] = None
+    return _Judged(plan, solved, attainment, tuple(missed))
+
+
+def _tighten(fleet: Fleet, missed: tuple[str, ...], margins: dict[int, float]) -> tuple[str, ...]:
+    """Larger margins for who missed, and what that means in words."""
+    words = []
+    for number, request in enumerate(fleet.models):
+        if request.name in missed:
+            margins[number] = margins[number] * _STEP if number in margins else 1.0
+            words.append(f"{request.name}: sized with its neighbours' work x {margins[number]:.3g}")
+    return tuple(words)
+
+
+def _solved_with(fleet: Fleet, first: Solved, margins: Mapping[int, float]) -> Solved | None:
+    """The best placement under these margins; None where there is none."""
+    ways = tuple(
+        _tightened(fleet, number, margins[number]) if number in margins else _patient(each)
+        for number, each in enumerate(first.ways)
+    )
+    problem = problem_of(fleet, [each.candidates for each in ways])
+    placement = place_exactly(problem) if all(problem.candidates) else None
+    return None if placement is None else Solved(fleet, ways, problem, placement, first.calm, feasible=True)
+
+
+def _patient(ways: Ways) -> Ways:
+    """Whoever has kept its SLO may be slowed."""
+    return replace(ways, candidates=tuple(replace(one, slack=inf) for one in ways.candidates))
+
+
+def _tightened(fleet: Fleet, number: int, margin: float) -> Ways:
+    found: list[Candidate] = []
+    refusals = all_ways(fleet)[number].refusals
+    for pace in (margin * step for step in _PACES):
+        for one in ways_of(fleet, number, round(pace, 6)).candidates:
+            slack = min(one.slack, pace / margin - 1)
+            found.append(replace(one, slack=slack, reason=_paced(one.reason, pace)))
+    return Ways(undominated(found), refusals)
+
+
+def _paced(reason: str, pace: float) -> str:
+    return f"{reason}; sized to run {pace:.3g}x slower than alone" if pace > 1 else reason
+
+
+def _round(judged: _Judged, number: int, changes: tuple[str, ...]) -> PlanRound:
+    placement = judged.solved.placement
+    return PlanRound(
+        number=number,
+        cards=len(judged.plan.gpus),
+        cost_per_hour=judged.plan.cost_per_hour,
+        lower_bound=placement.lower_bound,
+        attainment=judged.attainment,
+        missed=judged.missed,
+        tightened=changes,
+    )
+
+
+def _finished(
+    fleet: Fleet,
+    best: _Judged,
+    rounds: tuple[PlanRound, ...],
+    bound: float,
+    replayer: Replayer,
+    progress: Progress,
+) -> Plan:
+    """The chosen round with its reasons, what happens where all peaks come at once, and the gap to the bound."""
+    progress("writing down the reasons")
+    plan = written(best.solved, forced=forced_of(best.solved))
+    scene = all_peaks(fleet)
+    progress("replaying all peaks at once")
+    starved = starved_in(fleet, plan, replayer(plan, scene.models, scene.seconds))
+    value = plan.objective_value
+    return replace(
+        plan,
+        lower_bound=bound,
+        gap=0.0 if value <= bound + 1e-6 else (value - bound) / value,
+        rounds=rounds,
+        promises_held=not best.missed,
+        starved=starved,
+        warnings=(*_told(fleet, best, starved), *plan.warnings),
+    )
+
+
+def starved_in(fleet: Fleet, plan: Plan, replay: Replay) -> tuple[Starved, ...]:
+    """Who misses its SLO where all peaks come at once, and the neighbour that takes most of its cards' time."""
+    requests = {request.name: request for request in fleet.models}
+    work = {one.id: one.busy / max(one.slowdown, 1.0) for one in replay.replicas}
+    model_of = {replica.id: replica.model for replica in plan.replicas}
+    found = []
+    for one in replay.models:
+        if keeps_slo(requests[one.model], one):
+            continue
+        rivals: dict[str, float] = {}
+        for gpu in plan.gpus:
+            present = [share.replica for share in gpu.shares]
+            if one.model in (model_of[name] for name in present):
+                rivals |= {model_of[name]: work.get(name, 0.0) for name in present if model_of[name] != one.model}
+        worst = max(rivals, key=lambda name: (rivals[name], name), default="")
+        found.append(Starved(one.model, one.attainment, worst, rivals.get(worst, 0.0)))
+    return tuple(found)
+
+
+def _told(fleet: Fleet, best: _Judged, starved: tuple[Starved, ...]) -> tuple[str, ...]:
+    slo = {request.name: request.slo for request in fleet.models}
+    told = []
+    for name in best.missed:
+        wanted = slo[name]
+        asked = f" of {format_percent(wanted.percentile / 100)}" if wanted else ""
+        kept = format_percent(best.attainment[name], digits=1)
+        told.append(f"{name} keeps its SLO for {kept}{asked} of its requests: nothing tried holds it")
+    for one in starved:
+        if one.model not in best.missed:
+            by = f", {one.neighbour} taking most of its cards" if one.neighbour else ""
+            told.append(
+                f"{one.model}: with all peaks at once {format_percent(one.attainment, digits=1)} of its requests "
+                f"keep their SLO{by}"
+            )
+    return tuple(told)

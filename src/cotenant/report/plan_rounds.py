@@ -1,0 +1,36 @@
+"""How a plan that was replayed came about: a line for each plan that was tried."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cotenant.domain.plan import Plan, PlanRound
+from cotenant.report.tables import table
+from cotenant.units import format_percent, format_price
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_NAMED = 4
+
+
+def print_rounds(plan: Plan, console: Console) -> None:
+    """Cost, and who missed an SLO, round by round; nothing where no plan was replayed."""
+    if not plan.rounds:
+        return
+    console.print()
+    console.print("Replayed, tightened where an SLO broke, planned again:", style="bold")
+    grid = table("round", "cards", "cost", "within the SLO", wrap="within the SLO")
+    for one in plan.rounds:
+        cost = format_price(one.cost_per_hour) if one.cost_per_hour is not None else "-"
+        grid.add_row(str(one.number), f"{one.cards:,}", cost, _attained(one))
+    console.print(grid)
+
+
+def _attained(one: PlanRound) -> str:
+    if not one.missed:
+        return "every SLO held"
+    worst = sorted(one.missed, key=lambda name: one.attainment[name])
+    told = [f"{name} {format_percent(one.attainment[name], digits=1)}" for name in worst[:_NAMED]]
+    rest = len(worst) - _NAMED
+    return "missed: " + ", ".join(told) + (f" and {rest} more" if rest > 0 else "")

@@ -1,0 +1,134 @@
+"""Plans that are replayed: who breaks an SLO gets more room or less company, until all hold; and ways side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cotenant import compare_plans, load_fleet, plan
+from cotenant.domain.plan import Plan
+from cotenant.domain.workload import Trace
+from cotenant.errors import InputError
+from cotenant.planning.scenes import all_peaks, busiest_start, declared_scenes, hour_rate
+from cotenant.report.contenders import contenders_document
+from cotenant.report.document import plan_document
+
+RAW = {"parameters": "7B", "layers": 32, "kv_heads": 8, "head_dim": 128, "max_model_len": 8192}
+SHOP = [{"type": "L40S", "price": "$1/h"}, {"type": "A100-80GB-SXM", "price": "$1.8/h"}]
+
+
+def asked(name: str, rate: float, slo: dict[str, str] | None = None, **traffic: Any) -> dict[str, Any]:
+    lengths = {"input_tokens": {"p50": 300, "p95": 900}, "output_tokens": {"p50": 100, "p95": 300}}
+    found = {
+        "name": name,
+        "model": {**RAW, "name": f"./{name}"},
+        "traffic": {"requests_per_second": rate, **lengths, **traffic},
+    }
+    return found | ({"slo": slo} if slo else {})
+
+
+def two(**more: Any) -> dict[str, Any]:
+    return {
+        "gpus": SHOP,
+        "models": [asked("a", 0.8, {"tpot": "45ms", "ttft": "1s"}), asked("b", 0.8, {"tpot": "90ms"})],
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def kept() -> Plan:
+    return plan(two(), replay=True)
+
+
+def test_a_plan_that_breaks_an_slo_is_tightened_until_its_replay_holds(kept: Plan) -> None:
+    assert plan(two()).cost_per_hour == pytest.approx(1.0)  # one L40S holds both by the roofline, each alone
+    first, last = kept.rounds[0], kept.rounds[-1]
+    assert first.cost_per_hour == pytest.approx(1.0)
+    assert first.missed == ("a",)
+    assert first.attainment["a"] < 0.95
+    assert kept.promises_held
+    assert last.missed == ()
+    assert min(last.attainment.values()) >= 0.95
+    assert kept.cost_per_hour == pytest.approx(1.8)
+    assert "slower than alone" in next(one.why for one in kept.replicas if one.model == "a")
+
+
+def test_rounds_never_get_cheaper_than_the_first_and_its_bound_stays(kept: Plan) -> None:
+    costs = [one.cost_per_hour or 0.0 for one in kept.rounds]
+    assert min(costs) == costs[0]
+    assert kept.lower_bound == pytest.approx(1.0)
+    assert kept.gap == pytest.approx(0.8 / 1.8)
+    assert [one.number for one in kept.rounds] == list(range(1, len(costs) + 1))
+
+
+def test_the_document_tells_the_rounds(kept: Plan) -> None:
+    document = plan_document(kept, catalogue="c")
+    assert document["promises_held"] is True
+    assert document["rounds"][0]["missed"] == ["a"]
+    assert set(document["rounds"][0]["attainment"]) == {"a", "b"}
+    assert document["starved"] == []
+
+
+def test_what_nothing_holds_is_said_and_the_nearest_plan_returned() -> None:
+    one_card = [{"type": "L40S", "count": 1}]
+    answer = plan(two(gpus=one_card), replay=True)
+    assert answer.feasible
+    assert answer.promises_held is False
+    assert any(warning.startswith("a keeps its SLO for") for warning in answer.warnings)
+    assert [(one.model, one.neighbour) for one in answer.starved] == [("a", "b")]
+
+
+def test_without_a_replay_nothing_is_said_of_promises() -> None:
+    answer = plan(two())
+    assert answer.promises_held is None
+    assert answer.rounds == ()
+
+
+def test_ways_side_by_side() -> None:
+    naive, greedy, optimal = compare_plans(two())
+    assert [naive.strategy, greedy.strategy, optimal.strategy] == ["naive", "greedy", "optimal"]
+    assert naive.cards == {"A100-80GB-SXM": 2}
+    assert naive.cost_per_hour == pytest.approx(3.6)
+    assert naive.holds
+    assert optimal.cost_per_hour == pytest.approx(1.0)
+    assert greedy.cost_per_hour is not None
+    assert optimal.cost_per_hour is not None
+    assert optimal.cost_per_hour <= greedy.cost_per_hour
+    assert optimal.missed == ("a",)
+    document = contenders_document((naive, optimal), catalogue="c", input_hash="h")
+    assert [one["strategy"] for one in document["strategies"]] == ["naive", "optimal"]
+
+
+def test_a_strategy_that_there_is_not() -> None:
+    with pytest.raises(InputError, match="no strategy 'best'"):
+        compare_plans(two(), ["best"])
+
+
+def test_greedy_may_leave_a_model_out() -> None:
+    (found,) = compare_plans(two(gpus=[{"type": "L4", "count": 1}]), ["greedy"])
+    assert found.unplaced
+    assert not found.holds
+
+
+def test_models_busy_at_different_hours_are_replayed_hour_by_hour() -> None:
+    day = [1.0 if 8 <= hour < 20 else 0.0 for hour in range(24)]
+    night = [1.0 - weight for weight in day]
+    fleet = load_fleet({"gpus": SHOP, "models": [asked("a", 1, by_hour=day), asked("b", 2, by_hour=night)]})
+    scenes = declared_scenes(fleet)
+    assert [scene.name for scene in scenes] == ["from 08:00", "from 00:00"]
+    rates = [[one.traffic.requests_per_second for one in scene.models] for scene in scenes]
+    assert rates == [[2.0, 1e-9], [1e-9, 4.0]]  # twice the day's mean in twelve of its hours
+    assert [one.traffic.requests_per_second for one in all_peaks(fleet).models] == [2.0, 4.0]
+    assert sum(hour_rate(fleet.models[0].traffic, hour) for hour in range(24)) / 24 == pytest.approx(1.0)
+
+
+def test_steady_traffic_is_one_scene() -> None:
+    scenes = declared_scenes(load_fleet(two()))
+    assert [scene.name for scene in scenes] == ["declared traffic"]
+    assert scenes[0].seconds == 300
+
+
+def test_the_busiest_stretch_of_a_trace() -> None:
+    trace = Trace("t", (0.0, 50.0, 51.0, 52.0, 200.0), (1,) * 5, (1,) * 5)
+    assert busiest_start(trace, 10) == 50.0
