@@ -30,6 +30,9 @@ class Target:
 TARGETS = {
     "commands": Target("commands", "shell scripts and env files, started in order"),
     "compose": Target("compose", "Docker Compose"),
+    "llama-swap": Target(
+        "llama_swap", "llama-swap", engines=("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp")
+    ),
 }
 
 

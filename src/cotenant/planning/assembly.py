@@ -15,8 +15,8 @@ from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Pr
 FIRST_PORT = 8000
 
 Command = Callable[[ModelRequest, Candidate, EngineSettings, int], tuple[tuple[str, ...], str]]
-"""(request, candidate, settings, port) -> the engine's argument vector, from typed fields, and the quantisation that
-it names there."""
+"""(request, candidate, settings, port) -> (the engine's argument vector from typed fields, the quantisation that
+it names there)."""
 
 Settle = Callable[[ModelRequest, Candidate, int], Estimate]
 """(request, candidate, bytes that earlier replicas hold on its cards) -> its estimate beside them."""
