@@ -25,6 +25,7 @@ from cotenant.engines.llama_cpp.buffers import compute_interval, host_interval
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
 from cotenant.engines.llama_cpp.cache import layer_bytes, state_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
+from cotenant.engines.ollama import rough
 from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import MIB
@@ -48,6 +49,9 @@ _STYLES = (
 )  # fmt: skip
 # The first build whose architectures hold the model: a record cannot be older.
 _SINCE = (("qwen35", 8000), ("gemma4", 8650), ("glm-dsa", 8000), ("qwen3next", 7200), ("mistral3", 7250))
+# Builds that keep states to roll drafts back (pull 22673, May 2026), one for each way to reserve: as before, with
+# the f16 mask, and with capped rows (builds.py). Without a number the one in the middle stands.
+_ROLLBACK = (9230, 9400, 9460)
 # Fields of the schema: what a record leaves out is not said.
 _UNSAID = dict.fromkeys(
     (
@@ -89,12 +93,43 @@ def answer_llama(row: Row) -> LlamaAnswer:
         cache, state = layer_bytes(model, options, build), sum(state_bytes(model, options))
         windowed = {layer for group in model.layer_groups if group.window for layer in group.layers}
         full = sum(size for layer, size in enumerate(cache) if layer not in windowed)
-        found = {HOST: host_interval(model, options, build, placement)}
-        for gpu in sorted({*placement.layers, placement.output} - {HOST}):
-            found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row), _bytes(row))
+        found = _compute(row, model, options, build, placement)
+        for other in _builds(row, build):
+            found = _hull(found, _compute(row, model, options, other, placement))
+        if _another_graph(row):
+            found = {device: rough(size) for device, size in found.items()}
         return LlamaAnswer(row, sum(cache), state, full, found, "")
     except CotenantError as error:
         return LlamaAnswer(row, None, None, None, None, error.message)
+
+
+def _compute(
+    row: Row, model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement
+) -> dict[int, Interval]:
+    found = {HOST: host_interval(model, options, build, placement)}
+    for gpu in sorted({*placement.layers, placement.output} - {HOST}):
+        found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row), _bytes(row))
+    return found
+
+
+def _hull(found: Mapping[int, Interval], other: Mapping[int, Interval]) -> dict[int, Interval]:
+    """The first one's values in intervals that hold both."""
+    return {
+        device: Interval(min(size.low, other[device].low), size.value, max(size.high, other[device].high))
+        for device, size in found.items()
+    }
+
+
+def _builds(row: Row, build: BuildRules) -> list[BuildRules]:
+    """Other builds that print the record's lines, where it names none: those at which graphs changed."""
+    if row["engine"] != "llama.cpp" or _said(row) is not None or not row["n_rs_seq"]:
+        return []
+    return [build_rules(Version((number,))) for number in _ROLLBACK]
+
+
+def _another_graph(row: Row) -> bool:
+    """Whether what ran builds graphs of its own: Ollama's engine, or a fork of llama.cpp."""
+    return _own_engine(row) or row["engine"] not in ("llama.cpp", "ollama")
 
 
 def _build(row: Row) -> BuildRules:
@@ -111,11 +146,18 @@ def _own_engine(row: Row) -> bool:
     return row["engine"] == "ollama" and "ollama engine" in (row["version"] or "").lower()
 
 
+def _said(row: Row) -> int | None:
+    """The build number that the record names."""
+    match = re.search(r"\bb(\d{3,5})\b", (row["version"] or "").lower())
+    return int(match.group(1)) if match else None
+
+
 def _numbered(row: Row) -> BuildRules:
-    text = (row["version"] or "").lower()
-    match = re.search(r"\bb(\d{3,5})\b", text)
-    if match:
-        return build_rules(Version((int(match.group(1)),)))
+    text, said = (row["version"] or "").lower(), _said(row)
+    if said is not None:
+        return build_rules(Version((said,)))
+    if row["engine"] == "llama.cpp" and row["n_rs_seq"] and _dated(text) is None:
+        return build_rules(Version((_ROLLBACK[1],)))
     lines = "\n".join(row.get("raw") or ())
     styled = next((number for mark, number in _STYLES if mark in lines), 9000)
     if row["engine"] == "ollama" and styled < 9000:  # it carried one build through the first half of 2026

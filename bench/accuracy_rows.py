@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.accuracy_engines import other_versions
+from bench.accuracy_unsaid import DRAFT_TOKENS, unsaid, unusual
 from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.drafts import find_draft
 from cotenant.catalogue.gpus import find_gpu
@@ -71,11 +72,16 @@ def answer(row: Row, configs: Path) -> Answer:
         versions = _versions(row)
         model = _model(configs, row)
         layout, first = _estimate(row, model, gpu, *versions[0])
-        rest = [(row, version) for version in versions[1:]] + [(other, versions[0]) for other in _unsaid(row)]
-        others = [found for each, version in rest if (found := _other(each, model, gpu, *version)) is not None]
+        alike = [(row, one) for one in versions[1:]]
+        alike += [(other, versions[0]) for other in unsaid(row, model.max_model_len)]
+        ends = [(other, versions[0]) for other in unusual(row)]
+        others, widest = (
+            [found for each, one in launches if (found := _other(each, model, gpu, *one)) is not None]
+            for launches in (alike, ends)
+        )
     except CotenantError as error:
         return Answer(row, model, gpu, layout, None, error.message)
-    return Answer(row, model, gpu, layout, merged((first, *others)) if others else first, "")
+    return Answer(row, model, gpu, layout, merged((first, *others), widest), "")
 
 
 def _estimate(
@@ -89,14 +95,6 @@ def _estimate(
     return layout, estimate_memory(
         model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
     )
-
-
-def _unsaid(row: Row) -> list[Row]:
-    """The same record with the fewest tokens that its draft may propose, where it does not say how many."""
-    method = (row["speculative"] or "").lower()
-    if not method or " x" in method or method in _TOKENS:
-        return []
-    return [{**row, "speculative": f"{method} x1"}]
 
 
 def _other(
@@ -219,10 +217,6 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
     )
 
 
-# Tokens a step where a record names the method alone: one for the checkpoint's own layer.
-_TOKENS = {"mtp": 1, "eagle": 3, "eagle3": 3, "ngram": 3}
-
-
 @lru_cache(maxsize=512)
 def _speculation(text: str | None, target: str) -> Speculation | None:
     """``mtp``, ``mtp x3``, ``dflash``: the method, the tokens a step and the draft that the catalogue knows."""
@@ -232,7 +226,7 @@ def _speculation(text: str | None, target: str) -> Speculation | None:
     method = words[0]
     known = find_draft(target, method)
     told = next((int(word) for word in words[1:] if word.isdigit()), None)
-    tokens = told or (known.tokens if known else _TOKENS.get(method, 1))
+    tokens = told or (known.tokens if known else DRAFT_TOKENS.get(method, 1))
     return Speculation(method, tokens, draft_model(known) if known else None)
 
 

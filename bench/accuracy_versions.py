@@ -61,13 +61,16 @@ def candidates(row: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((middle, *rest)))
 
 
-def merged(found: Sequence[Estimate]) -> Estimate:
-    """One estimate over several versions: the first one's values inside intervals that hold all of them."""
-    first = found[0]
+def merged(found: Sequence[Estimate], ends: Sequence[Estimate] = ()) -> Estimate:
+    """One estimate over several versions: the first one's values inside intervals that hold all of them, and of
+    the `ends`, which have no say in the verdict."""
+    first, every = found[0], (*found, *ends)
+    if len(every) == 1:
+        return first
     usual = max(Verdict, key=lambda verdict: sum(one.verdict is verdict for one in found))
     share = sum(one.verdict is usual for one in found) / len(found)
     verdict = usual if share >= _SURE else Verdict.UNCERTAIN
-    ranks = tuple(_rank(rank, [one.per_gpu[n] for one in found]) for n, rank in enumerate(first.per_gpu))
+    ranks = tuple(_rank(rank, [one.per_gpu[n] for one in every]) for n, rank in enumerate(first.per_gpu))
     return replace(first, verdict=verdict, per_gpu=ranks)
 
 

@@ -4,9 +4,11 @@ import pytest
 
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec
 from cotenant.engines import find_engine
 from cotenant.engines.ollama import OLLAMA, environment, modelfile, options_from
+from cotenant.engines.ollama_releases import automatic_batch, build_number, own_engine
 from cotenant.errors import InputErrors, UnsupportedError
 
 MODEL = ModelSpec(
@@ -76,3 +78,65 @@ def test_words_it_does_not_know_are_named():
     with pytest.raises(InputErrors) as caught:
         options_from({"num_cxt": 4096})
     assert "num_ctx" in caught.value.faults()[0].hint
+
+
+@pytest.mark.parametrize(
+    ("release", "build"), [((0, 24, 0), 7437), ((0, 30, 0), 9452), ((0, 31, 2), 9888), ((0, 32, 15), 10488)]
+)
+def test_each_release_carries_one_build(release, build):
+    """LLAMA_CPP_VERSION of the tagged sources; one commit from 0.14 to 0.24."""
+    assert build_number(release) == build
+
+
+@pytest.mark.parametrize(
+    ("model", "release", "own", "flash"),
+    [
+        ("Qwen/Qwen3-8B", (0, 11, 11), False, None),
+        ("Qwen/Qwen3-8B", (0, 12, 6), True, (0, 12, 4)),
+        ("google/gemma-3-12b-it", (0, 6, 0), True, (0, 12, 6)),
+        ("openai/gpt-oss-20b", (0, 11, 0), True, (0, 11, 8)),
+        ("Qwen/Qwen2.5-7B-Instruct", (0, 24, 0), False, None),
+        ("Qwen/Qwen3-8B", (0, 30, 0), False, None),
+    ],
+)
+def test_its_own_engine_runs_what_it_lists_until_llama_server_runs_all(spec, model, release, own, flash):
+    found = own_engine(spec(model), release)
+    assert (found is not None) is own
+    assert found is None or found.flash == flash
+
+
+def test_since_0_30_it_tells_llama_server():
+    found = settled("0.32.15", num_ctx=8192, OLLAMA_NUM_PARALLEL=4, OLLAMA_KV_CACHE_TYPE="q5_1").llama_cpp
+    assert (found.n_ctx, found.n_parallel, found.kv_unified) == (32768, 4, False)
+    assert (found.type_k, found.type_v, found.flash_attn, found.swa_full) == ("q5_1", "q5_1", True, False)
+    assert (found.n_ubatch, found.n_batch, found.auto_batch) == (1024, 1024, True)
+    again = settled("0.32.15", num_ctx=8192, num_batch=256).llama_cpp
+    assert (again.n_ubatch, again.n_batch, again.auto_batch) == (256, 256, False)
+    assert "num_batch" not in modelfile(settled("0.32.15"), "./m.gguf")
+    twice = OLLAMA.resolve(MODEL, SMALL, settled("0.32.15", num_ctx=8192), Version.parse("0.32.15"))
+    assert twice == settled("0.32.15", num_ctx=8192)
+
+
+@pytest.mark.parametrize(
+    ("context", "flash", "weights_gib", "card_gib", "batch"),
+    [
+        (4096, True, 4, 24, 512),
+        (4097, True, 4, 24, 1024),
+        (32769, True, 4, 24, 2048),
+        (32769, True, 13, 24, 1024),  # 13 + 1.75 GiB of cache are above 60 % of 24
+        (8192, True, 18, 24, 512),  # and 18.4 above 75 %
+        (32769, False, 4, 24, 512),  # no larger ones without flash attention
+    ],
+)
+def test_the_batch_goes_by_the_context_and_the_room(context, flash, weights_gib, card_gib, batch):
+    """server/sched.go, automaticGenerationBatch: 56 KiB of cache a token of this model."""
+    options = LlamaCppOptions(n_ctx=context, flash_attn=flash)
+    assert automatic_batch(MODEL, options, weights_gib * 2**30, card_gib * 2**30) == batch
+
+
+def test_a_larger_batch_makes_a_larger_graph():
+    version = Version.parse("0.32.15")
+    small, large = (settled("0.32.15", num_ctx=context) for context in (4096, 8192))
+    graphs = [OLLAMA.rules(version).allocate(MODEL, SMALL, one, ()).devices[0].compute for one in (small, large)]
+    assert "graph of 512 tokens" in graphs[0].why
+    assert "graph of 1,024 tokens" in graphs[1].why

@@ -13,7 +13,8 @@ class LlamaCppOptions:
     `n_gpu_layers` counts the output layer as one more than the model's layers. `flash_attn` None is ``auto``.
     `tensor_split` are shares of the layers, one a GPU. `n_cpu_moe` keeps the experts of so many layers in host
     memory. `window_memory`: sliding layers keep so many tokens at least (Ollama's own engine). `n_rs_seq` are
-    states kept to roll drafts back.
+    states kept to roll drafts back. `auto_batch`: `n_ubatch` is the most that it may be, fewer where weights leave
+    too little room (Ollama).
     """
 
     n_ctx: int | None = None
@@ -21,6 +22,7 @@ class LlamaCppOptions:
     n_parallel: int | None = None
     n_batch: int | None = None
     n_ubatch: int | None = None
+    auto_batch: bool = False
     n_gpu_layers: int | None = None
     flash_attn: bool | None = None
     type_k: str = "f16"

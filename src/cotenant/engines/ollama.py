@@ -1,4 +1,5 @@
-"""Ollama by version: llama.cpp in its runner, told by a Modelfile and by the environment.
+"""Ollama by version: llama.cpp in its runner, its own engine, or llama-server, told by a Modelfile and by the
+environment.
 
     context   num_ctx for each of OLLAMA_NUM_PARALLEL slots: n_ctx is their product
     cache     OLLAMA_KV_CACHE_TYPE for K and V alike; sliding layers keep the whole context in llama.cpp's runner,
@@ -7,10 +8,13 @@
     compute   a row of logits for every token of a batch, since llama.cpp's runner sets no cap; a row a slot in its
               own engine
     offload   num_gpu layers; without it as many as Ollama's own estimate says fit
+    0.30 on   llama-server, at a tagged build, with its own defaults: windows, capped rows, a part of the context
+              for each slot; num_batch by the context and by the room that weights leave
 
 Read from ollama/ollama: llama/llama.go (NewContextParams), runner/ollamarunner/runner.go (reserveWorstCaseGraph),
-kvcache/causal.go, envconfig/config.go, docs/context-length.mdx. Models that its own engine runs (Go) have other
-graphs: their compute buffer is known only roughly.
+kvcache/causal.go, envconfig/config.go, docs/context-length.mdx, llm/llama_server.go (startLlamaServer),
+server/sched.go (automaticGenerationBatch). Models that its own engine ran (Go, until 0.24) have other graphs:
+their compute buffer is known only roughly.
 """
 
 from __future__ import annotations
@@ -21,7 +25,6 @@ from functools import lru_cache
 from typing import Any
 
 from cotenant.domain.engine import EngineSettings, Version
-from cotenant.domain.estimate import Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
@@ -30,29 +33,23 @@ from cotenant.domain.workload import Adapter
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
 from cotenant.engines.llama_cpp.engine import LLAMA_CPP, allocate, resolved
 from cotenant.engines.llama_cpp.options import cache_type, read_words, switch, whole
+from cotenant.engines.ollama_releases import (
+    SERVER_SINCE,
+    Release,
+    automatic_batch,
+    build_number,
+    own_engine,
+)
 from cotenant.engines.rules import Allocation, ExpertPadding, MemoryRules, ProfileRules, TensorBytes
 from cotenant.errors import UnsupportedError
 from cotenant.units import GIB
 
-NEWEST = Version((0, 20, 2), "0.20.2")
+NEWEST = Version((0, 32, 15), "0.32.15")
 OLDEST = Version((0, 1, 30), "0.1.30")
 
-# Ollama release -> llama.cpp build that it carries, to within some hundreds (llama/README of each release).
-_BUILDS = (
-    ((0, 1, 30), 2500), ((0, 2), 3300), ((0, 4), 4000), ((0, 5), 4400), ((0, 6), 5000), ((0, 8), 5450),
-    ((0, 10), 5900), ((0, 12), 6500), ((0, 13), 7000), ((0, 14), 7437),
-)  # fmt: skip
 _ONE_SLOT = (0, 10)  # before it, four slots where they fitted
 _CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6), (0, 16)
 _FLASH_DEFAULT = (0, 13)
-# Architectures that Ollama's own engine runs (model/models/*) -> tokens that it keeps of a sliding layer at least,
-# whatever the window (kvcache.NewSWAMemCache; 0: the window alone).
-_OWN_ENGINE = {
-    "gemma3": 0, "gemma4": 4096, "gptoss": 4096, "mistral3": 0, "llama4": 0, "qwen25vl": 0, "qwen3vl": 0,
-    "mllama": 0,
-}  # fmt: skip
-_OWN_SINCE = (0, 11)
-
 WORDS = {
     "num_ctx": ("n_ctx_slot", whole(1, 2**31)),
     "num_gpu": ("n_gpu_layers", whole(0, 100_000)),
@@ -101,21 +98,9 @@ class Ollama:
         slots = asked.n_parallel or settings.max_num_seqs or (1 if release >= _ONE_SLOT else 4)
         length = asked.n_ctx_slot or settings.max_model_len or _context(gpu, release)
         length = min(length, model.max_model_len)
-        flash = release >= _FLASH_DEFAULT if asked.flash_attn is None else asked.flash_attn
-        if asked.type_k not in _CACHE_TYPES:
-            raise UnsupportedError(
-                f"Ollama has no cache type {asked.type_k}",
-                hint=f"OLLAMA_KV_CACHE_TYPE is {', '.join(_CACHE_TYPES)}",
-            )
-        own = runs_itself(model, release)
-        quantised = asked.type_k != "f16" and flash  # without flash attention it falls back to f16
-        type_name = asked.type_k if quantised else "f16"
-        batch = asked.n_ubatch or settings.max_num_batched_tokens or 512
-        options = replace(
-            asked, n_ctx=length * slots, n_ctx_slot=length, n_parallel=slots, n_ubatch=batch,
-            n_batch=batch * slots, flash_attn=flash, type_k=type_name, type_v=type_name, kv_unified=own,
-            swa_full=not own, window_memory=_window_memory(model) if own else 0,
-        )  # fmt: skip
+        asked = replace(asked, n_ctx=length * slots, n_ctx_slot=length, n_parallel=slots)
+        told = _as_server if release >= SERVER_SINCE else _as_runner
+        options = told(model, settings, asked, release)
         return resolved(model, replace(settings, max_model_len=None, llama_cpp=options), _build(release))
 
     def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
@@ -138,6 +123,40 @@ class Ollama:
 
 
 OLLAMA = Ollama()
+
+
+def _as_runner(
+    model: ModelSpec, settings: EngineSettings, asked: LlamaCppOptions, release: Release
+) -> LlamaCppOptions:
+    """What its own runners, llama.cpp's and the Go engine's, are told until 0.24."""
+    if asked.type_k not in _CACHE_TYPES:
+        raise UnsupportedError(
+            f"Ollama {'.'.join(map(str, release))} has no cache type {asked.type_k}",
+            hint=f"OLLAMA_KV_CACHE_TYPE is {', '.join(_CACHE_TYPES)}",
+        )
+    own = own_engine(model, release)
+    flash = asked.flash_attn
+    if flash is None:
+        since = own.flash if own is not None else _FLASH_DEFAULT
+        flash = since is not None and release >= since
+    # without flash attention it falls back to f16
+    type_name = asked.type_k if asked.type_k != "f16" and flash else "f16"
+    batch = asked.n_ubatch or settings.max_num_batched_tokens or 512
+    return replace(
+        asked, n_ubatch=batch, n_batch=batch * (asked.n_parallel or 1), flash_attn=flash, type_k=type_name,
+        type_v=type_name, kv_unified=own is not None, swa_full=own is None,
+        window_memory=own.kept if own is not None else 0,
+    )  # fmt: skip
+
+
+def _as_server(
+    model: ModelSpec, settings: EngineSettings, asked: LlamaCppOptions, release: Release
+) -> LlamaCppOptions:
+    """What llama-server is told since 0.30: both batches alike, and a part of the context for each slot."""
+    given = None if asked.auto_batch else asked.n_ubatch or settings.max_num_batched_tokens
+    asked = replace(asked, auto_batch=given is None)
+    batch = given or automatic_batch(model, asked, 0, 0)
+    return replace(asked, n_ubatch=batch, n_batch=batch, type_v=asked.type_k, kv_unified=asked.n_parallel == 1)
 
 
 def environment(settings: EngineSettings, port: int | None = None) -> dict[str, str]:
@@ -165,7 +184,7 @@ def modelfile(settings: EngineSettings, model_path: str, adapters: Sequence[Adap
     slots = options.n_parallel or 1
     parameters = {
         "num_ctx": (options.n_ctx or 0) // slots,
-        "num_batch": options.n_ubatch,
+        "num_batch": None if options.auto_batch else options.n_ubatch,
         "num_gpu": options.n_gpu_layers,
     }
     lines = [
@@ -194,11 +213,11 @@ def _quoted(text: str) -> str:
     return f'"""{text}"""' if text != text.strip() or text.startswith('"') else text
 
 
-def _release(version: Version) -> tuple[int, ...]:
+def _release(version: Version) -> Release:
     return (*version.parts, 0, 0, 0)[:3]
 
 
-def _context(gpu: GpuSpec, release: tuple[int, ...]) -> int:
+def _context(gpu: GpuSpec, release: Release) -> int:
     """The default context: 2,048, then 4,096, then by the card (docs/context-length.mdx)."""
     if release < _CONTEXT_4096:
         return 2048
@@ -208,45 +227,48 @@ def _context(gpu: GpuSpec, release: tuple[int, ...]) -> int:
 
 
 @lru_cache(maxsize=128)
-def _build(release: tuple[int, ...]) -> BuildRules:
-    number = max((build for since, build in _BUILDS if release >= since), default=_BUILDS[0][1])
-    return replace(build_rules(Version((number,))), capped_outputs=False, auto_slots=1, fits_itself=False)
+def _build(release: Release) -> BuildRules:
+    rules = replace(build_rules(Version((build_number(release),))), auto_slots=1, fits_itself=False)
+    return rules if release >= SERVER_SINCE else replace(rules, capped_outputs=False)
 
 
 @lru_cache(maxsize=128)
-def _rules(release: tuple[int, ...]) -> MemoryRules:
+def _rules(release: Release) -> MemoryRules:
     build = _build(release)
 
     def buffers(
         model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
     ) -> Allocation:
-        if not runs_itself(model, release):
-            return allocate(model, gpu, settings, tensors, build=build)
-        return _doubted(allocate(model, gpu, settings, tensors, build=replace(build, capped_outputs=True)))
+        if own_engine(model, release) is not None:
+            return _doubted(allocate(model, gpu, settings, tensors, build=replace(build, capped_outputs=True)))
+        return allocate(model, gpu, _with_batch(model, gpu, settings, tensors), tensors, build=build)
 
     return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=buffers)
 
 
-def runs_itself(model: ModelSpec, release: tuple[int, ...]) -> bool:
-    """Whether Ollama's own engine runs the model, and not llama.cpp's runner."""
-    return release >= _OWN_SINCE and any(mark in _letters(model) for mark in _OWN_ENGINE)
-
-
-def _window_memory(model: ModelSpec) -> int:
-    return max(kept for mark, kept in _OWN_ENGINE.items() if mark in _letters(model))
-
-
-def _letters(model: ModelSpec) -> str:
-    return "".join(letter for letter in f"{model.family}{model.architecture}".lower() if letter.isalnum())
+def _with_batch(
+    model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
+) -> EngineSettings:
+    """The settings with the batch that Ollama settles on once it knows the size of the file."""
+    options = settings.llama_cpp
+    if options is None or not options.auto_batch:
+        return settings
+    weights = sum(part.bytes * max(1, len(part.layers)) for part in tensors if not part.tied)
+    free = gpu.driver_bytes.value * settings.tensor_parallel_size * settings.pipeline_parallel_size
+    batch = min(options.n_ubatch or 512, automatic_batch(model, options, weights, free))
+    return replace(settings, llama_cpp=replace(options, n_ubatch=batch, n_batch=batch))
 
 
 def _doubted(found: Allocation) -> Allocation:
     """Its own engine builds another graph than llama.cpp: what that takes is known only roughly."""
-    devices = tuple(replace(part, compute=_rough(part.compute)) for part in found.devices)
+    devices = tuple(
+        replace(part, compute=replace(part.compute, bytes=rough(part.compute.bytes))) for part in found.devices
+    )
     note = "Ollama's own engine runs this family: its graph is known only roughly"
     return replace(found, devices=devices, notes=(*found.notes, note))
 
 
-def _rough(term: Term) -> Term:
-    size = term.bytes
-    return replace(term, bytes=Interval(size.low * 7 // 10, size.value, size.high * 2))
+def rough(size: Interval) -> Interval:
+    """A compute buffer of another program than llama.cpp, taken for llama.cpp's: what decides (the widest layer,
+    the mask, the rows of logits) is alike, how tensors outlive each other is not."""
+    return Interval(size.low * 7 // 10, size.value, size.high * 2)

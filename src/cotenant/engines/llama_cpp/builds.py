@@ -29,7 +29,7 @@ _OUTPUT_FIRST = 7520  # pull 18148 (December 2025): the output layer is the firs
 _VECTORS = 7640  # pull 18550 (January 2026): token ids and vectors are inputs of one graph
 _KEYS_ONLY = 7840  # pull 19067 (January 2026): MLA keeps no values
 _FUSED_RECURRENCE = 8180  # March 2026: gated delta nets as one operation
-_HALF_MASK = 9450  # found between b9294 and b9538: the mask is filled in as f16 for fused attention
+_HALF_MASK = 9390  # pull 23764 (28 May 2026): the mask is filled in as f16 for fused attention
 _CAPPED = 9430  # pull 23861 (June 2026): rows of logits capped at what the slots can ask for
 _MIXED = 11000  # found between b10809 and b11549: ids and vectors mixed in a batch, one more input
 

@@ -1,0 +1,112 @@
+"""What changed where in Ollama, read from its tagged sources (0.6.0 to 0.32.15).
+
+0.1 to 0.24   llama.cpp in its own runner, at a commit of its choice    Makefile.sync, llama/README.md
+0.6 to 0.24   its own engine (Go) for the architectures that it lists   fs/ggml/ggml.go, OllamaEngineRequired
+0.30 on       upstream's llama-server, at a tagged build, for everything
+                                                                        llm/llama_server.go, LLAMA_CPP_VERSION
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.model import ModelSpec
+from cotenant.units import GIB, MIB
+
+Release = tuple[int, ...]
+
+SERVER_SINCE: Release = (0, 30)
+
+# Release -> llama.cpp build: to within some hundreds before 0.30, exact since.
+BUILDS = (
+    ((0, 1, 30), 2500), ((0, 2), 3300), ((0, 4), 4000), ((0, 5), 4400), ((0, 6), 5000), ((0, 8), 5450),
+    ((0, 10), 5900), ((0, 12), 6500), ((0, 13), 7000), ((0, 14), 7437), ((0, 30), 9452), ((0, 30, 1), 9479),
+    ((0, 30, 4), 9493), ((0, 30, 5), 9509), ((0, 30, 9), 9626), ((0, 30, 10), 9672), ((0, 30, 11), 9781),
+    ((0, 31), 9840), ((0, 31, 2), 9888), ((0, 32, 2), 10069), ((0, 32, 3), 10091), ((0, 32, 6), 10242),
+    ((0, 32, 8), 10353), ((0, 32, 10), 10380), ((0, 32, 14), 10434), ((0, 32, 15), 10488),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEngine:
+    """An architecture that its own engine runs: since when, and since when with flash attention unasked (None:
+    never). `kept`: tokens that a sliding layer keeps at least, whatever its window (kvcache.NewSWAMemCache)."""
+
+    since: Release
+    flash: Release | None = None
+    kept: int = 0
+
+
+# By letters of its family and architecture; the first that matches counts, so longer names stand first.
+_OWN = (
+    ("gemma3n", OwnEngine((0, 9, 5))),
+    ("gemma3", OwnEngine((0, 6), (0, 12, 6))),
+    ("gemma4", OwnEngine((0, 20), (0, 20, 4), 4096)),
+    ("gptoss", OwnEngine((0, 11), (0, 11, 8), 4096)),
+    ("llama4", OwnEngine((0, 6, 7))),
+    ("mistral3", OwnEngine((0, 6, 5), (0, 13, 2))),
+    ("mllama", OwnEngine((0, 7))),
+    ("qwen25vl", OwnEngine((0, 7))),
+    ("qwen3vl", OwnEngine((0, 12, 7), (0, 12, 8))),
+    ("qwen3next", OwnEngine((0, 15, 5), (0, 15, 5))),
+    ("qwen35", OwnEngine((0, 17, 1), (0, 17, 1))),
+    ("qwen3moe", OwnEngine((0, 12, 2), (0, 12, 4))),
+    ("qwen3", OwnEngine((0, 12), (0, 12, 4))),
+    ("deepseekv2for", OwnEngine((0, 13))),
+    ("deepseekv3for", OwnEngine((0, 13))),
+    ("deepseek2", OwnEngine((0, 13))),
+    ("olmo3", OwnEngine((0, 13, 4), (0, 13, 4))),
+    ("glm4moelite", OwnEngine((0, 14, 3), (0, 14, 3))),
+    ("lfm2", OwnEngine((0, 14, 3), (0, 14, 3))),
+    ("nemotronh", OwnEngine((0, 17, 1), (0, 17, 1))),
+    ("laguna", OwnEngine((0, 22), (0, 22))),
+)
+
+
+def own_engine(model: ModelSpec, release: Release) -> OwnEngine | None:
+    """How Ollama's own engine runs that model, or None where llama.cpp does."""
+    if release >= SERVER_SINCE:
+        return None
+    letters = "".join(one for one in f"{model.family}{model.architecture}".lower() if one.isalnum())
+    found = next((own for mark, own in _OWN if mark in letters), None)
+    return found if found is not None and release >= found.since else None
+
+
+def build_number(release: Release) -> int:
+    """The llama.cpp build of a release."""
+    return max((build for since, build in BUILDS if release >= since), default=BUILDS[0][1])
+
+
+# server/sched.go: generationBatchForContext, and the share of the free memory that weights and cache may take so
+# that a batch of that size is used.
+_SMALL, _MEDIUM, _LARGE = 512, 1024, 2048
+_HEADROOM = {_MEDIUM: (0.75, 768 * MIB), _LARGE: (0.60, 2 * GIB)}
+_MOST = 0.80
+
+
+def automatic_batch(model: ModelSpec, options: LlamaCppOptions, weights_bytes: float, free_bytes: int) -> int:
+    """num_batch where nobody set it, since 0.30: 512 tokens, 1,024 in contexts above 4,096 and 2,048 above 32,768,
+    fewer where weights and cache (as Ollama counts it: f16, every layer alike) leave too little of the card. Of a
+    card of unknown size (0 bytes) the most that the context allows."""
+    if options.flash_attn is False:
+        return _SMALL
+    context = options.n_ctx or 0
+    batch = _LARGE if context > 32768 else _MEDIUM if context > 4096 else _SMALL
+    predicted = weights_bytes + _predicted_cache(model, context)
+    while free_bytes and batch > _SMALL and not _fits(batch, predicted, free_bytes):
+        batch = _MEDIUM if batch > _MEDIUM else _SMALL
+    return batch
+
+
+def _predicted_cache(model: ModelSpec, context: int) -> float:
+    """llm.PredictServerVRAM: the fewest key-value heads of any layer, and hidden size / heads as their width."""
+    kv_heads = min((group.kv_heads for group in model.layer_groups if group.kv_heads), default=1)
+    heads = max((group.query_heads for group in model.layer_groups), default=0)
+    width = model.hidden_size // heads if heads else 0
+    return 4.0 * model.num_layers * kv_heads * width * context
+
+
+def _fits(batch: int, predicted: float, free_bytes: int) -> bool:
+    share, surcharge = _HEADROOM[batch]
+    return predicted <= min(share, _MOST) * free_bytes and predicted + surcharge <= _MOST * free_bytes
