@@ -1,0 +1,58 @@
+"""Bytes of each device: who holds how much. Ask with `fits`, then `hold`; `check` may be called anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cotenant.errors import CheckError
+
+
+class Ledger:
+    """What each replica holds of each device. Nobody is ever given what is not there."""
+
+    __slots__ = ("capacity", "held", "holders", "others")
+
+    def __init__(self, capacity: Sequence[int]) -> None:
+        self.capacity = list(capacity)
+        self.held = [0] * len(self.capacity)
+        self.others = [0] * len(self.capacity)  # bytes that the driver says others hold
+        self.holders: dict[int, tuple[tuple[int, ...], int]] = {}
+
+    def free(self, device: int) -> int:
+        """What is left; negative where others have taken more than we left them."""
+        return self.capacity[device] - self.others[device] - self.held[device]
+
+    def holds(self, replica: int) -> int:
+        """Bytes that the replica holds of each of its devices."""
+        found = self.holders.get(replica)
+        return 0 if found is None else found[1]
+
+    def fits(self, replica: int, devices: tuple[int, ...], wanted: int) -> bool:
+        """Whether the replica may hold `wanted` bytes of each of `devices`."""
+        more = wanted - self.holds(replica)
+        return more <= 0 or all(more <= self.free(device) for device in devices)
+
+    def hold(self, replica: int, devices: tuple[int, ...], wanted: int) -> None:
+        """Let it hold `wanted` bytes of each device in the place of what it held. Raises CheckError where that
+        does not fit: whoever asks first never sees it."""
+        if not self.fits(replica, devices, wanted):
+            raise CheckError(f"replica {replica} would overrun a device: {wanted:,} bytes")
+        more = wanted - self.holds(replica)
+        for device in devices:
+            self.held[device] += more
+        if wanted:
+            self.holders[replica] = (devices, wanted)
+        else:
+            self.holders.pop(replica, None)
+
+    def check(self) -> None:
+        """Add up all over again. Raises CheckError where the sums differ, or a device is overrun by us alone."""
+        sums = [0] * len(self.capacity)
+        for devices, wanted in self.holders.values():
+            for device in devices:
+                sums[device] += wanted
+        if sums != self.held:
+            raise CheckError(f"the ledger's sums are {self.held}, its entries add up to {sums}")
+        for device, total in enumerate(sums):
+            if total > self.capacity[device]:
+                raise CheckError(f"device {device} holds {total:,} of {self.capacity[device]:,} bytes")
