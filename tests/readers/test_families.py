@@ -11,6 +11,7 @@ import pytest
 
 from cotenant.readers import families
 from cotenant.readers.families import find_builder, find_family, known_names
+from cotenant.readers.model_config import read_model_config
 
 MODULES = [module.name for module in pkgutil.iter_modules(families.__path__)]
 
@@ -43,3 +44,27 @@ def test_reading_one_model_imports_one_family() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "['cotenant.readers.families.mixtral']"
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (  # google/gemma-3-27b-it: 27,432,406,640 on the hub, 417M of them the tower that all of them have
+            {
+                "architectures": ["Gemma3ForConditionalGeneration"], "num_hidden_layers": 62, "hidden_size": 5376,
+                "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "intermediate_size": 21504,
+                "vocab_size": 262208, "sliding_window": 1024, "sliding_window_pattern": 6,
+            },
+            27_432_406_640,
+        ),
+        (  # tiiuae/falcon-40b: eight key-value heads, stated under their newer name alone
+            {
+                "architectures": ["FalconForCausalLM"], "num_hidden_layers": 60, "hidden_size": 8192,
+                "num_attention_heads": 128, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 65024,
+            },
+            41_303_293_952,
+        ),
+    ],
+)  # fmt: skip
+def test_configs_that_hold_all_sizes_at_the_top(config: dict[str, object], parameters: int) -> None:
+    assert read_model_config(config, name="m").num_parameters == parameters

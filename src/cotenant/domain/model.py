@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cotenant.domain.quantization import Storage
 
 
 class Role(StrEnum):
@@ -45,7 +49,8 @@ class ParameterGroup:
     """Tensors of one shape and one role, `copies` of them in each of `layers` (or once, outside any layer).
 
     `shape` is (rows, columns) = (outputs, inputs) for a matrix, as safetensors stores a linear layer; a
-    leading dimension counts stacked experts. `kv_heads` is set where `split` is KV.
+    leading dimension counts stacked experts. `kv_heads` is set where `split` is KV. `own_storage` is what the
+    checkpoint's own recipe says of these tensors: one Storage, () = they keep the model's dtype, None = nothing.
     """
 
     name: str
@@ -60,6 +65,7 @@ class ParameterGroup:
     tied: bool = False  # a second name for a tensor already counted: no parameters of its own
     draft: bool = False  # multi-token prediction: stored with the model, loaded only for speculative decoding
     stored_bytes: int | None = None  # of all its tensors together, where a file's header says so
+    own_storage: tuple[Storage, ...] | None = None
 
     @property
     def count(self) -> int:

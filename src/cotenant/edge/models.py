@@ -101,11 +101,16 @@ def _from_entry(entry: ModelEntry, name: str) -> LoadedModel:
     A checkpoint's name means its format. An alias of another name is another model of the same structure, so the
     checkpoints of the entry are not its own.
     """
+    from cotenant.catalogue.recipes import find_recipe
     from cotenant.readers.model_config import read_model_config
 
     held = {model_id.lower(): format_name for format_name, model_id in entry.checkpoints.items()}
     called = _canonical(entry, name)
-    spec = read_model_config(entry.config, name=called, source=entry.config_source, task=entry.task)
+    recipe = None if name.lower() == entry.id.lower() else find_recipe(name)
+    config = entry.config
+    if recipe is not None:
+        config = {**config, "quantization_config": recipe.quantization_config}
+    spec = read_model_config(config, name=called, source=entry.config_source, task=entry.task)
     if name.lower() in held:
         spec = replace(spec, quantization=held[name.lower()])
     same = called.rpartition("/")[2].lower() == entry.id.rpartition("/")[2].lower() or name.lower() in held

@@ -31,6 +31,8 @@ _MERGED = {
     "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
 }  # fmt: skip
 
+_WHOLE_FORMATS = ("gguf-", "bnb-", "fp32")  # made from the 16-bit weights, whatever another recipe left out
+
 EXPERTS_ALONE = frozenset({Role.EXPERT})
 """What copies of attention split between them in vLLM: experts, and nothing else."""
 
@@ -175,6 +177,11 @@ def tensor_bytes(
 def _storage(model: ModelSpec, format: QuantizationFormat, group: ParameterGroup) -> Storage | None:  # noqa: A002
     """How the format stores the group's tensors. A GGUF mix gives the embedding the output layer's type where it
     serves as one (llama.cpp, src/llama-quant.cpp)."""
+    if group.own_storage is not None:
+        if format.name == model.quantization:
+            return group.own_storage[0] if group.own_storage else None
+        if not group.own_storage and not format.name.startswith(_WHOLE_FORMATS):
+            return None  # what the publisher kept out of 8 bits, others keep out of fewer
     role = group.role
     if role is Role.EMBEDDING and format.name.startswith("gguf-") and _is_tied(model):
         role = Role.HEAD
@@ -231,7 +238,7 @@ def _stage_weights(
             own = group.dtype or _served_dtype(model, format, dtype)
             shape = group.shape if padding is None else _padded(group, padding, ranks)
             split = ranks * copies if copies > 1 and group.role in copies_share else ranks
-            size = stored_bytes(shape, format.storage.get(group.role), own) * rank_share(group, split)
+            size = stored_bytes(shape, _storage(model, format, group), own) * rank_share(group, split)
             if len(group.shape) < 2:
                 rest += many * size * scale
                 continue
@@ -248,6 +255,8 @@ def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[fl
     """(factor that makes our sum the checkpoint's exact size, how far the interval reaches)."""
     spread = _QUANTISED if format.storage else _PLAIN
     spread = _SPREADS.get(format.name, spread)
+    if format.name == model.quantization and any(group.own_storage is not None for group in model.parameters):
+        spread = _QUANTISED  # the recipe is known tensor by tensor
     if model.stored_bytes is None or not _is_own(model, format):
         return 1.0, spread
     ours = sum(_group_bytes(model, format, group, dtype) for group in model.parameters)

@@ -8,6 +8,7 @@ from typing import Any
 _MODELOPT = {
     "FP8": "fp8", "NVFP4": "nvfp4", "NVFP4_AWQ": "nvfp4", "W4A16_AWQ": "w4a16", "FP8_PB_WO": "fp8-block",
     "FP8_BLOCK": "fp8-block", "FP8_PB_REAL": "fp8-block", "INT4_AWQ": "w4a16", "W4A16_NVFP4": "nvfp4",
+    "MXFP8": "mxfp8", "FP8_PER_CHANNEL_PER_TOKEN": "fp8", "W4A8_NVFP4_FP8": "nvfp4",
 }  # fmt: skip
 
 
@@ -17,13 +18,15 @@ def stored_format(config: Mapping[str, Any]) -> str:
     A method that we have no format for comes back as "unknown:METHOD": its structure can still be shown, its
     bytes are refused later. Never raises.
     """
-    found = _find(config)
+    found = quantization_section(config)
     if found is None:
         return ""
-    method = _text(found.get("quant_method") or found.get("quant_algo")).lower()
+    method = _text(found.get("quant_method")).lower()
     reader = _READERS.get(method)
     name = reader(found) if reader is not None else ""
-    if name == "fp8-block" and _text(config.get("expert_dtype")).lower() == "fp4":
+    if name == "mxfp8":  # FP8 in blocks of 1 x 32; what its tensors take is read apart (config_recipe)
+        name = "fp8-block"
+    if name == "fp8-block" and _text(config.get("expert_dtype") or found.get("expert_dtype")).lower() == "fp4":
         name = "fp8-fp4-experts"  # DeepSeek-V4: experts packed apart from the section's scheme
     return name or f"unknown:{method or 'unnamed'}"
 
@@ -31,7 +34,7 @@ def stored_format(config: Mapping[str, Any]) -> str:
 def stored_cache_dtype(config: Mapping[str, Any]) -> str:
     """What the checkpoint wants its KV cache kept in ("" = nothing said): ModelOpt's `kv_cache_quant_algo`, or
     compressed-tensors' `kv_cache_scheme`. Never raises."""
-    found = _find(config)
+    found = quantization_section(config)
     if found is None:
         return ""
     inner = found.get("quantization")
@@ -45,7 +48,7 @@ def stored_cache_dtype(config: Mapping[str, Any]) -> str:
     return ""
 
 
-def _find(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def quantization_section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The quantisation section: at the top, or beside the language model's sizes."""
     places = [config, *(config.get(key) for key in ("text_config", "llm_config", "language_config"))]
     for place in places:
@@ -106,7 +109,19 @@ def _mixed(section: Mapping[str, Any]) -> str:
     if not isinstance(layers, Mapping):
         return ""
     used = {_text(layer.get("quant_algo")).upper() for layer in layers.values() if isinstance(layer, Mapping)}
-    return "mixed-nvfp4-fp8" if "FP8" in used and used <= {"FP8", "NVFP4", "W4A16_NVFP4"} else ""
+    found = {_MODELOPT.get(name, "") for name in used}
+    return "" if "" in found else _together(found)
+
+
+def _together(found: set[str]) -> str:
+    """One name for a checkpoint of several formats: each tensor's own is read apart (config_recipe)."""
+    if len(found) == 1:
+        return found.pop()
+    eights = found & {"fp8", "fp8-block", "int8", "mxfp8"}
+    rest = found - eights
+    if len(rest) != 1 or not eights:
+        return ""
+    return {"nvfp4": "mixed-nvfp4-fp8", "w4a16": "mixed-fp8-int4", "mxfp4": "mxfp4"}.get(rest.pop(), "")
 
 
 def _compressed(section: Mapping[str, Any]) -> str:
@@ -117,7 +132,7 @@ def _compressed(section: Mapping[str, Any]) -> str:
             _text(section.get("format")), ""
         )
     formats = {_group_format(group) for group in groups.values() if isinstance(group, Mapping)}
-    return formats.pop() if len(formats) == 1 else ""
+    return "" if "" in formats else _together(formats)
 
 
 def _group_format(group: Mapping[str, Any]) -> str:
@@ -128,12 +143,12 @@ def _group_format(group: Mapping[str, Any]) -> str:
     input_bits = _whole(inputs.get("num_bits")) if isinstance(inputs, Mapping) else 16
     if kind == "float":
         if bits == 8 and _whole(weights.get("group_size")) == 32:
-            return ""  # MXFP8
+            return "mxfp8"
         if bits == 8:
             return "fp8-block" if weights.get("block_structure") or weights.get("strategy") == "block" else "fp8"
         size = _whole(weights.get("group_size"))
         return {(4, 16): "nvfp4", (4, 32): "mxfp4"}.get((bits, size), "")
-    return {(4, 16): "w4a16", (8, 8): "int8"}.get((bits, input_bits), "")
+    return {(4, 16): "w4a16", (4, 8): "w4a16", (8, 8): "int8", (8, 16): "gptq-int8"}.get((bits, input_bits), "")
 
 
 def _mxfp4(_section: Mapping[str, Any]) -> str:
@@ -146,5 +161,8 @@ def _fbgemm(_section: Mapping[str, Any]) -> str:
 
 _READERS = {
     "fp8": _fp8, "fbgemm_fp8": _fbgemm, "gptq": _gptq, "awq": _awq, "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed, "modelopt": _modelopt, "modelopt_fp4": _modelopt, "mxfp4": _mxfp4,
+    "compressed-tensors": _compressed, "modelopt": _modelopt, "modelopt_fp4": _modelopt,
+    "modelopt_mixed": _modelopt, "mxfp4": _mxfp4, "gptqmodel": _gptq, "gptq_marlin": _gptq, "awq_marlin": _awq,
+    "auto-round": _gptq,
+    "auto_round": _gptq, "autoround": _gptq, "intel/auto-round": _gptq, "": _modelopt,
 }  # fmt: skip

@@ -162,6 +162,10 @@ class ConfigView:
                 self.fault(key, f"must be an object, not {_shown(value)}")
         return self._like({}, f"{self._path}.{keys[0]}")
 
+    def text_section(self, key: str = "text_config") -> ConfigView:
+        """The language model's object, or the object itself where a flat config holds its sizes at the top."""
+        return self if key not in self and "num_hidden_layers" in self else self.section(key)
+
     def with_defaults(self, **values: Any) -> ConfigView:
         """The same object where keys that are missing take these values (a class default of the family)."""
         present = {key: value for key, value in self._values.items() if value is not None}

@@ -11,6 +11,7 @@ from typing import Any
 from cotenant.domain.model import ModelSpec, Role
 from cotenant.errors import CotenantError, FormatError, UnknownArchitectureError
 from cotenant.readers.config_quantization import stored_cache_dtype, stored_format
+from cotenant.readers.config_recipe import stored_as
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.families import find_builder, find_family, known_names
 
@@ -64,10 +65,13 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "",
             f"the config.json of {name!r} contradicts itself for {key} ({type(error).__name__})", path="$"
         ) from error
     view.raise_faults()
+    family = find_family(key)
+    parameters = stored_as(built.parameters, config, family=family, layers=built.num_layers)
+    built = replace(built, parameters=parameters)
     if task in _POOLING or _HEADLESS.fullmatch(architecture):
         built = replace(built, parameters=tuple(g for g in built.parameters if g.role is not Role.HEAD))
     return ModelSpec(
-        name=name, architecture=architecture, family=find_family(key), layer_groups=built.layer_groups,
+        name=name, architecture=architecture, family=family, layer_groups=built.layer_groups,
         parameters=built.parameters, num_layers=built.num_layers, hidden_size=built.hidden_size,
         intermediate_size=built.intermediate_size, vocab_size=built.vocab_size, max_model_len=length, dtype=dtype,
         quantization=stored_format(config), cache_dtype=stored_cache_dtype(config), num_experts=built.num_experts,

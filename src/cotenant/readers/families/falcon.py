@@ -9,10 +9,11 @@ from cotenant.readers.decoder import Builder, dense, read_sizes
 
 def _falcon(config: ConfigView) -> Structure:
     """One key-value head with `multi_query`, unless the newer decoder gives their number."""
-    newer = config.flag("new_decoder_architecture")
+    many = config.integer("num_key_value_heads", "num_kv_heads", default=1)
+    newer = config.flag("new_decoder_architecture", default="num_key_value_heads" in config and many > 1)
     heads = config.integer("num_attention_heads", "n_head")
     if newer:
-        kv_heads = config.integer("num_kv_heads", "n_head_kv", default=heads)
+        kv_heads = config.integer("num_kv_heads", "n_head_kv", "num_key_value_heads", default=heads)
     else:
         kv_heads = 1 if config.flag("multi_query", default=True) else heads
     hidden = config.integer("hidden_size")

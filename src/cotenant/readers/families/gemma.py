@@ -14,6 +14,10 @@ _GEMMA3 = {
     "sliding_window": 4096,
 }  # fmt: skip
 
+_SO400M = {
+    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14, "image_size": 896,
+}  # fmt: skip
+
 
 def _gemma(config: ConfigView) -> Structure:
     sizes = read_sizes(config.with_defaults(head_dim=256), tied=True)
@@ -38,8 +42,11 @@ def _gemma3(config: ConfigView) -> Structure:
 
 def _gemma3_vision(config: ConfigView) -> Structure:
     """SigLIP without a pooling head, a norm and one projection to the text width."""
-    text = _gemma3(config.section("text_config"))
-    tower = siglip_tower(config.section("vision_config"), text.hidden_size)
+    text = _gemma3(config.text_section())
+    vision = config.section("vision_config")
+    if "vision_config" not in config:  # every one published has the same tower
+        vision = vision.with_defaults(**_SO400M)
+    tower = siglip_tower(vision, text.hidden_size)
     return text.extended(*tower, modalities=("text", "image"))
 
 

@@ -53,7 +53,7 @@ _MOBILENET_V5 = 294_126_912  # parameters of timm's mobilenetv5_300m_enc, the on
 
 
 def _gemma3n(config: ConfigView) -> Structure:
-    text = _gemma3n_text(config.section("text_config"))
+    text = _gemma3n_text(config.text_section())
     out = text.hidden_size
     vision, audio = config.section("vision_config"), config.section("audio_config")
     groups = whole("vision.mobilenet_v5", _MOBILENET_V5)

@@ -137,7 +137,7 @@ def _gemma4_tower(config: ConfigView, out: int) -> Groups:
 
 
 def _gemma4(config: ConfigView) -> Structure:
-    text = _gemma4_text(config.section("text_config"))
+    text = _gemma4_text(config.text_section())
     if "audio_config" in config:
         text = text.extended(*_gemma4_audio(config.section("audio_config"), text.hidden_size))
     if "vision_config" not in config:

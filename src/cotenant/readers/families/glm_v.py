@@ -52,7 +52,7 @@ def _tower(config: ConfigView, context: int) -> Groups:
 
 
 def _glm4v(config: ConfigView) -> Structure:
-    text_config = config.section("text_config")
+    text_config = config.text_section()
     text = dense(text_config, norms=4, qkv_bias=text_config.flag("attention_bias", default=True))
     vision = config.section("vision_config")
     context = vision.integer("intermediate_size", default=13696)
@@ -60,7 +60,7 @@ def _glm4v(config: ConfigView) -> Structure:
 
 
 def _glm4v_moe(config: ConfigView) -> Structure:
-    text = _glm4_moe(config.section("text_config").with_defaults(attention_bias=True))
+    text = _glm4_moe(config.text_section().with_defaults(attention_bias=True))
     vision = config.section("vision_config")
     context = vision.integer("intermediate_size", default=10944)
     return text.extended(*_tower(vision, context), modalities=_MODALITIES)
@@ -144,7 +144,7 @@ def _glm5_tower(config: ConfigView) -> Groups:
 
 
 def _glm5_next(config: ConfigView) -> Structure:
-    text = _glm5_text(config.section("text_config"))
+    text = _glm5_text(config.text_section())
     return replace(text.extended(*_glm5_tower(config.section("vision_config"))), modalities=_MODALITIES)
 
 

@@ -130,7 +130,7 @@ def _muse_text(config: ConfigView) -> Structure:
 
 
 def _muse(config: ConfigView) -> Structure:
-    text = _muse_text(config.section("text_config"))
+    text = _muse_text(config.text_section())
     vision = config.section("vision_config")
     hidden, inner, depth, patch = tower_sizes(
         vision, hidden_size=1536, intermediate_size=8960, num_hidden_layers=50, patch_size=14
@@ -149,7 +149,7 @@ def _muse(config: ConfigView) -> Structure:
 
 def _step(config: ConfigView) -> Structure:
     """Step 3.7 with its tower: layer scales, learned positions, two strided convolutions."""
-    text = _step_text(config.section("text_config"))
+    text = _step_text(config.text_section())
     vision = config.section("vision_config")
     hidden, inner, depth, patch = tower_sizes(
         vision, hidden_size=1536, intermediate_size=8960, num_hidden_layers=47, patch_size=14

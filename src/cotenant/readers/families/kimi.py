@@ -142,7 +142,7 @@ def _merger_v2(_hidden: int, merged: int, out: int) -> Groups:
 
 
 def _kimi_k25(config: ConfigView) -> Structure:
-    text = latent_model(config.section("text_config"))
+    text = latent_model(config.text_section())
     return text.extended(
         *_moonvit(config.section("vision_config"), text.hidden_size), modalities=("text", "image")
     )
@@ -150,14 +150,14 @@ def _kimi_k25(config: ConfigView) -> Structure:
 
 def _kimi_vl(config: ConfigView) -> Structure:
     """Kimi-VL: DeepSeek's decoder without low-rank queries behind the first MoonViT."""
-    text = latent_model(config.section("text_config"))
+    text = latent_model(config.text_section())
     return text.extended(
         *_moonvit(config.section("vision_config"), text.hidden_size), modalities=("text", "image")
     )
 
 
 def _kimi_k3(config: ConfigView) -> Structure:
-    text = _kimi_linear(config.section("text_config"))
+    text = _kimi_linear(config.text_section())
     return text.extended(
         *_moonvit(config.section("vision_config"), text.hidden_size), modalities=("text", "image")
     )

@@ -67,7 +67,7 @@ def _tower(config: ConfigView, out: int) -> Groups:
 
 
 def _llama4(config: ConfigView) -> Structure:
-    text = _llama4_text(config.section("text_config"))
+    text = _llama4_text(config.text_section())
     return text.extended(*_tower(config.section("vision_config"), text.hidden_size), modalities=("text", "image"))
 
 

@@ -122,7 +122,7 @@ def _m3_caches(sizes: Sizes, indexed: tuple[int, ...], width: int) -> tuple[Laye
 
 
 def _minimax_m3_vl(config: ConfigView) -> Structure:
-    text = _minimax_m3(config.section("text_config"))
+    text = _minimax_m3(config.text_section())
     vision = config.section("vision_config")
     hidden, inner, depth, patch = tower_sizes(
         vision, hidden_size=1280, intermediate_size=5120, num_hidden_layers=32, patch_size=14

@@ -63,7 +63,7 @@ def _tower(config: ConfigView, out: int) -> Groups:
 
 
 def _mllama(config: ConfigView) -> Structure:
-    text = _text(config.section("text_config"))
+    text = _text(config.text_section())
     return text.extended(*_tower(config.section("vision_config"), text.hidden_size), modalities=("text", "image"))
 
 

@@ -23,7 +23,10 @@ from cotenant.readers.vision import (
 
 def text_structure(config: ConfigView, *, default: str, key: str = "text_config") -> Structure:
     """The language model's structure, by its own architecture or model type, else `default`'s."""
-    text = config.section(key).with_defaults(tie_word_embeddings=config.raw("tie_word_embeddings"))
+    text = config.text_section(key)
+    if text is config:
+        text = config.replaced(architectures=None, model_type=default)
+    text = text.with_defaults(tie_word_embeddings=config.raw("tie_word_embeddings"))
     architectures = text.texts("architectures")
     names = (*architectures[:1], text.text("model_type"), default)
     builder = next((found for found in map(find_builder, filter(None, names)) if found is not None), None)

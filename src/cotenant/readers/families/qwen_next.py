@@ -102,7 +102,7 @@ def _qwen35_text(config: ConfigView) -> Structure:
 
 
 def _qwen35(config: ConfigView) -> Structure:
-    text_config = config.section("text_config")
+    text_config = config.text_section()
     tied = config.flag("tie_word_embeddings", default=text_config.flag("tie_word_embeddings"))
     text = _decoder(text_config.replaced(tie_word_embeddings=tied), tied=False, mtp=0)
     vision = config.section("vision_config").with_defaults(deepstack_visual_indexes=[])
