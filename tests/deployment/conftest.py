@@ -65,7 +65,7 @@ NAMES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x
 
 NASTY = (
     "$(touch /tmp/owned)", "`id`", "a'b\"c", "a b", "%i%%", "${PORT}", "$(PORT)", "$$", "\\", "--flag", "a\nb",
-    "yes", "1e3", "0x1f", "0o7", "~", "null", "a: b", "#x", "- x", "é漢", "a\tb", "'", '"', "{{x}}", "&a", "*a", "!x",
-    "|", ";", "a;b", "-", " a ", "\x85", "\u2028", "\ufeff",
+    "yes", "1e3", "0x1f", "0o7", "~", "null", "a: b", "#x", "- x", "é漢", "a\tb", "'", '"', "{{x}}", "&a", "*a",
+    "!x", "|", ";", "a;b", "-", " a ", "\x85", "\u2028", "\ufeff",
 )  # fmt: skip
 """Names that some reader takes for something else."""

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import kubernetes_validate
 import pytest
 import yaml
 
 from cotenant.deployment.targets import export
-from tests.deployment.conftest import ENGINES, plan_of, trio
+from cotenant.errors import UnsupportedError
+from cotenant.readers.plan_document import read_plan
+from tests.deployment.conftest import ENGINES, document, plan_of, trio
 
 CONTRACTS = Path(__file__).parents[1] / "contracts"
 
@@ -66,3 +69,93 @@ def test_llama_swap_lets_the_plan_run_together() -> None:
     assert matrix["sets"] == {"set0": "m0 & m1 & m2"}
     assert matrix["evict_costs"]["m0"] == 37  # GiB of weights
     assert found["hooks"]["on_startup"]["preload"] == ["chat", "triage", "code"]
+
+
+def check_kubernetes(found: dict[str, Any]) -> None:
+    """A built-in kind strictly against Kubernetes 1.34, a custom one against its own definition."""
+    custom = CONTRACTS / "crds" / f"{found['kind']}.json"
+    if custom.exists():
+        schema = json.loads(custom.read_text(encoding="utf-8"))["schema"]
+        jsonschema.Draft202012Validator(schema).validate(found)
+        return
+    kubernetes_validate.validate(found, "1.34", strict=True)
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "kubernetes-time-slicing"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kubernetes(engine: str, target: str) -> None:
+    found = documents(plan_of(engine), target)
+    for each in found:
+        check_kubernetes(each)
+    kinds = {each["kind"] for each in found}
+    assert {"Deployment", "Service", "PodDisruptionBudget"} <= kinds
+    names = [(each["kind"], each["metadata"]["name"]) for each in found]
+    assert len(names) == len(set(names))
+
+
+def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
+    found = documents(trio(), "kubernetes")
+    deployment = next(each for each in found if each["kind"] == "Deployment")
+    deployment["spec"]["template"]["spec"]["containers"][0]["imagePolicy"] = "x"
+    with pytest.raises(kubernetes_validate.ValidationError):
+        check_kubernetes(deployment)
+    rule = next(each for each in found if each["kind"] == "PrometheusRule")
+    rule["spec"]["groups"][0]["rule"] = []
+    with pytest.raises(jsonschema.ValidationError):
+        check_kubernetes(rule)
+
+
+def test_one_pod_starts_its_engines_in_order_on_one_claimed_card() -> None:
+    found = {each["kind"]: each for each in documents(trio(), "kubernetes")}
+    pod = found["Deployment"]["spec"]["template"]["spec"]
+    assert [each["name"] for each in (*pod["initContainers"], *pod["containers"])] == ["chat", "triage", "code"]
+    assert all(each["restartPolicy"] == "Always" for each in pod["initContainers"])
+    for each in (*pod["initContainers"], *pod["containers"]):
+        assert each["resources"] == {"claims": [{"name": "cards", "request": "card-0"}]}
+        assert each["startupProbe"]["httpGet"] == {"path": "/health", "port": each["ports"][0]["containerPort"]}
+        assert not any("value" in one for one in each["env"])
+    (request,) = found["ResourceClaimTemplate"]["spec"]["spec"]["devices"]["requests"]
+    assert "quantity('85034983751')" in request["exactly"]["selectors"][0]["cel"]["expression"]
+
+
+def test_services_reach_the_ports_of_their_model() -> None:
+    found = documents(trio(), "kubernetes")
+    deployment = next(each for each in found if each["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    ports = {
+        port["name"]: each["name"]
+        for each in (*template["spec"]["initContainers"], *template["spec"]["containers"])
+        for port in each["ports"]
+    }
+    for service in (each for each in found if each["kind"] == "Service"):
+        assert service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+        assert ports[service["spec"]["ports"][0]["targetPort"]] == service["metadata"]["name"]
+
+
+def test_replicas_alone_take_whole_cards_and_equal_ones_are_one_deployment() -> None:
+    told = document()
+    first = told["replicas"][0]
+    twin = first | {
+        "id": "code-1",
+        "port": 8001,
+        "start_order": 1,
+        "devices": [first["devices"][0] | {"index": 1}],
+    }
+    share, card = told["gpus"][0]["replicas"][0], told["gpus"][0]
+    told["replicas"] = [first | {"start_order": 0}, twin]
+    told["gpus"] = [card | {"replicas": [share]}, card | {"index": 1, "replicas": [share | {"id": "code-1"}]}]
+    found = documents(read_plan(told), "kubernetes")
+    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
+    assert deployment["spec"]["replicas"] == 2
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 1}}
+    assert not any(each["kind"] == "ResourceClaimTemplate" for each in found)
+    (scaler,) = [each for each in found if each["kind"] == "HorizontalPodAutoscaler"]
+    assert (scaler["spec"]["minReplicas"], scaler["spec"]["maxReplicas"]) == (2, 4)
+
+
+def test_time_slicing_is_refused_where_it_cannot_name_the_card() -> None:
+    told = document()
+    told["replicas"][0]["devices"].append(told["replicas"][0]["devices"][0] | {"index": 1})
+    with pytest.raises(UnsupportedError, match="which of 2 cards"):
+        export(read_plan(told), "kubernetes-time-slicing")

@@ -18,18 +18,25 @@ Exporter = Callable[[Plan], tuple[tuple[DeployFile, ...], tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One exporter: the module of this room, what it writes, the engines that it can start (None: all), and
-    whether replicas may share a card there."""
+    """One exporter: the module of this room, what it writes, the engines that it can start (None: all), whether
+    replicas may share a card there, and the module's function."""
 
     module: str
     title: str
     engines: tuple[str, ...] | None = None
     shares: bool = True
+    function: str = "files"
 
 
 TARGETS = {
     "commands": Target("commands", "shell scripts and env files, started in order"),
     "compose": Target("compose", "Docker Compose"),
+    "kubernetes": Target("kubernetes", "Kubernetes: Deployments, shared cards by resource claims"),
+    "kubernetes-time-slicing": Target(
+        "kubernetes",
+        "the same for the NVIDIA device plugin, on machines of one card",
+        function="time_sliced_files",
+    ),
     "llama-swap": Target(
         "llama_swap", "llama-swap", engines=("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp")
     ),
@@ -46,7 +53,7 @@ def export(plan: Plan, name: str) -> Deployment:
     if not plan.replicas:
         raise UnsupportedError("the plan places no replica", hint="`cotenant plan` says what would make it fit")
     _check(plan, name, target)
-    exporter: Exporter = import_module(f"cotenant.deployment.{target.module}").files
+    exporter: Exporter = getattr(import_module(f"cotenant.deployment.{target.module}"), target.function)
     files, notes = exporter(plan)
     missing = tuple(f"{short.model} has no place in this plan and is not deployed" for short in plan.shortfalls)
     return Deployment(name, files, missing + notes, plan.feasible, plan.input_hash)
