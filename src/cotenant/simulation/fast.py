@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -18,7 +18,8 @@ from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import NEVER, Limits, Outcome, Requests, sorted_log
 
 _MOST_FS = 2**62
-_ERRORS: Literal["numpy"] = "numpy"  # divisors are never zero, so none is checked
+OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
+"""How the core is compiled: divisors are never zero, and nothing in it makes an object, so neither is checked."""
 
 
 @lru_cache(maxsize=2)
@@ -33,14 +34,14 @@ def compiled(with_numba: bool = True) -> Any:
     except ImportError:
         return plain
     for function in core.USED:
-        register_jitable(function)
-    return njit(plain, cache=True, error_model=_ERRORS)
+        register_jitable(_nrt=False)(function)
+    return njit(plain, cache=True, **OPTIONS)
 
 
 def _stamp() -> int:
     """A number that changes with the code of any decision, and with how it is compiled."""
     code = [function.__code__ for function in core.USED]
-    return crc32(repr([_ERRORS, *((one.co_code, one.co_consts, one.co_names) for one in code)]).encode())
+    return crc32(repr([OPTIONS, *((one.co_code, one.co_consts, one.co_names) for one in code)]).encode())
 
 
 def simulate(
@@ -50,7 +51,7 @@ def simulate(
 
     Without `log` the log stays empty. Raises InputError where a single step could leave 64 bits of femtoseconds.
     """
-    _check(limits, costs)
+    check(limits, costs)
     events, outcome = _run(requests, limits, costs, 0, with_numba)
     return _run(requests, limits, costs, events, with_numba)[1] if log else outcome
 
@@ -97,7 +98,8 @@ def _room(limits: Limits, waiting: int) -> tuple[Any, ...]:
     return tuple(np.zeros(size, np.int64) for size in sizes)
 
 
-def _check(limits: Limits, costs: StepCosts) -> None:
+def check(limits: Limits, costs: StepCosts) -> None:
+    """Raises InputError where a single step could leave 64 bits of femtoseconds."""
     tokens = min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len)
     held = min(limits.num_blocks * limits.block_size, limits.max_num_seqs * limits.max_model_len)
     squares = tokens * limits.max_model_len * 2

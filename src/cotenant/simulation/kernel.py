@@ -1,8 +1,9 @@
 """Several replicas beside each other: who works when, and how much slower beside neighbours.
 
-Processes on one GPU take turns in time slices (`planning.problem.contention_holds` says the same on average), so a
-step that begins while n replicas of its busiest card have work takes n times as long as alone. Steps are short
-beside the spells in which a neighbour works or rests, so the number is taken when the step begins.
+Processes on one GPU take turns in time slices (`planning.problem.contention_holds` says the same on average), so
+a step that begins while n replicas of its busiest card are in a step takes n times as long as alone; where they
+share its multiprocessors, less (`policy.sharing`). Steps are short beside the spells in which a neighbour works or
+rests, so the number is taken when the step begins.
 
 At one moment first all steps end that end then, then requests arrive, then steps begin, each in the order of the
 replicas: the same every time.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cotenant.policy.dispatch import least_loaded, round_robin
+from cotenant.policy.sharing import SLICES, slowdown, stretched
 from cotenant.simulation.costs import FS_PER_NS
 from cotenant.simulation.load import NEVER, Requests
 from cotenant.simulation.replica import Replica
@@ -56,11 +58,13 @@ def run(
     *,
     until_ns: int = NEVER,
     residency: Residency | None = None,
+    cross: int = SLICES,
     progress: Progress | None = None,
 ) -> None:
     """Serve all requests, or as many as end before `until_ns`. The outcome stands in the replicas afterwards.
 
     With a `residency` (its residents in the order of `hosts`) only models that are awake work; without, all are.
+    `cross`: per mille of its turn that a neighbour's step of the other kind costs (`policy.sharing`).
     """
     arrivals = _arrivals(streams)
     turns = [0] * len(streams)
@@ -87,7 +91,7 @@ def run(
         if residency is not None:
             residency.update(now)
             change = residency.next_change(now)
-        _begin(hosts, now, residency)
+        _begin(hosts, now, residency, cross)
 
 
 def _arrivals(streams: Sequence[Stream]) -> list[tuple[int, int, int]]:
@@ -126,21 +130,39 @@ def _choose(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int)
     return stream.hosts[least_loaded([hosts[one].replica.load for one in stream.hosts], len(stream.hosts))]
 
 
-def _begin(hosts: Sequence[Host], now: int, residency: Residency | None) -> None:
-    """Every resting replica that has work begins a step, stretched by the neighbours that have work too."""
+def _begin(hosts: Sequence[Host], now: int, residency: Residency | None, cross: int) -> None:
+    """Every resting replica that has work begins a step, stretched by the neighbours that are in one too."""
     works = [host.replica.has_work for host in hosts]
     if residency is not None:
         works = [one.may_step for one in residency.residents]
-    crowd: dict[object, int] = {}
-    for host, working in zip(hosts, works, strict=True):
-        if host.ends_fs is not None or working:
-            for card in host.cards:
-                crowd[card] = crowd.get(card, 0) + 1
+    begun: list[tuple[Host, int]] = []
     for host, working in zip(hosts, works, strict=True):
         if host.ends_fs is None and working:
             work = host.replica.begin(now)
             if work:
-                stretched = work * max((crowd[card] for card in host.cards), default=1)
-                host.ends_fs = now + stretched
-                host.busy_fs += stretched
-                host.alone_fs += work
+                host.ends_fs = now
+                begun.append((host, work))
+    if not begun:
+        return
+    crowd = _crowd(hosts)
+    for host, work in begun:
+        took = max(1, stretched(work, max(_slowdown(host, crowd[card], cross) for card in host.cards)))
+        host.ends_fs = now + took
+        host.busy_fs += took
+        host.alone_fs += work
+
+
+def _crowd(hosts: Sequence[Host]) -> dict[object, list[int]]:
+    """Of each card, how many replicas read prompts in a step just now, and how many only decode."""
+    found: dict[object, list[int]] = {}
+    for host in hosts:
+        if host.ends_fs is not None:
+            for card in host.cards:
+                found.setdefault(card, [0, 0])[0 if host.replica.reading else 1] += 1
+    return found
+
+
+def _slowdown(host: Host, crowd: Sequence[int], cross: int) -> int:
+    """Per mille of its time alone that its step takes on a card with that crowd, itself among them."""
+    reading = host.replica.reading
+    return slowdown(reading, crowd[0] - reading, crowd[1] - (not reading), cross)

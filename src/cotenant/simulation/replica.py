@@ -52,6 +52,7 @@ class Replica:
         self.waiting: list[tuple[int, int]] = []  # a heap of (rank, request)
         self.running: list[Sequence] = []
         self.admitting = True  # whether the queue may move
+        self.reading = False  # whether the step in progress reads prompts
         self.free_blocks = limits.num_blocks
         count = len(requests)
         self._generated = [0] * count
@@ -103,6 +104,7 @@ class Replica:
         self._least_free = min(self._least_free, self.free_blocks)
         decoding = [one for one in self.running if one.decoding]
         reading = [one for one in self.running if not one.decoding]
+        self.reading = any(one.chunk for one in reading)
         return self.costs.step(
             len(decoding),
             sum(one.known for one in decoding),
