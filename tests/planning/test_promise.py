@@ -1,4 +1,4 @@
-"""Plans that are replayed: who breaks an SLO gets more room or less company, until all hold; and ways side by side."""
+"""Plans that are replayed: who breaks an SLO gets more room or less company, until all hold; ways side by side."""
 
 from __future__ import annotations
 

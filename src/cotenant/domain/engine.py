@@ -94,6 +94,7 @@ class EngineSettings:
     kv_cache_memory_bytes: int | None = None
     block_size: int | None = None
     enforce_eager: bool = False
+    enable_sleep_mode: bool = False
     enable_expert_parallel: bool = False
     adapters: AdapterSlots | None = None
     data_parallel_size: int = 1  # copies of attention in one replica, each with its own cache; experts are shared

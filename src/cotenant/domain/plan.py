@@ -83,19 +83,53 @@ class GpuShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Sleeper:
+    """A replica's rank that takes turns with one of the card's `shares`: `share` is what it takes awake,
+    `asleep_bytes` what stays on the card while it sleeps, `host_bytes` what host memory holds of it then."""
+
+    share: GpuShare
+    asleep_bytes: int
+    host_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """One card with all that lives on it."""
+    """One card with all that lives on it. Of replicas that take turns, the one that needs most beside the others
+    asleep stands in `shares`, the others in `sleepers`: so the card is drawn at its fullest."""
 
     device: Device
     capacity_bytes: int
     used_bytes: int
     shares: tuple[GpuShare, ...]
     price_per_hour: float | None
+    sleepers: tuple[Sleeper, ...] = ()
 
     @property
     def headroom_bytes(self) -> int:
-        """Capacity - used by others - what every replica claims."""
-        return self.capacity_bytes - self.used_bytes - sum(share.claimed_bytes for share in self.shares)
+        """Capacity - used by others - what every replica claims, sleepers what they keep."""
+        asleep = sum(one.asleep_bytes for one in self.sleepers)
+        awake = sum(share.claimed_bytes for share in self.shares)
+        return self.capacity_bytes - self.used_bytes - awake - asleep
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Models that take turns on the same cards in one `mode` (`engines.sleeping`).
+
+    `swaps_per_day` is how often one wakes; `first_wait_s` what the first request of each waits beyond its own
+    time after a wake; `delayed` the share 0..1 of each model's requests that find it asleep; `swapping` the
+    largest share of an hour that goes into swaps; `saves_per_hour` in dollars (cards where nothing has a price)
+    against the plan without turns (None: there is none).
+    """
+
+    models: tuple[str, ...]
+    mode: str
+    swaps_per_day: float
+    first_wait_s: Mapping[str, float]
+    delayed: Mapping[str, float]
+    swapping: float
+    host_bytes: int
+    saves_per_hour: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +201,4 @@ class Plan:
     rounds: tuple[PlanRound, ...] = ()
     promises_held: bool | None = None
     starved: tuple[Starved, ...] = ()
+    turns: tuple[Turns, ...] = ()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, ReplicaPlan
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, ReplicaPlan, Sleeper
 from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
+from cotenant.planning.turn_bytes import Running, TurnBytes
 
 FIRST_PORT = 8000
 
@@ -40,28 +41,39 @@ def assemble(
 ) -> tuple[tuple[ReplicaPlan, ...], tuple[GpuPlan, ...]]:
     """The replicas and cards of a placement, in the fleet's order."""
     order = start_order(placement)
-    earlier = _earlier(placement, order)
+    turns = TurnBytes(problem.names, placement)
+    earlier = _earlier(placement, order, turns)
     nodes = _nodes(problem, placement)
     ports: dict[int, int] = defaultdict(lambda: FIRST_PORT)
     replicas: list[ReplicaPlan] = []
     shares: dict[int, list[GpuShare]] = defaultdict(list)
+    sleepers: dict[int, list[Sleeper]] = defaultdict(list)
     for assignment in placement.assignments:
-        request = fleet.models[assignment.candidate.request]
+        model = assignment.candidate.request
+        request = fleet.models[model]
         for number, cards in enumerate(assignment.cards):
             name = f"{request.name}-{number}" if len(assignment.cards) > 1 else request.name
             node = problem.cards[cards[0]].node
             port, ports[node] = ports[node], ports[node] + 1
             places = tuple(_device(fleet, problem.cards[card], nodes) for card in cards)
-            position = order[assignment.candidate.request, number]
-            reason = reasons.get(assignment.candidate.request, Reason("", ""))
-            beside = earlier[assignment.candidate.request, number]
+            position = order[model, number]
+            reason = reasons.get(model, Reason("", ""))
+            beside = earlier[model, number]
             estimate = settle(request, assignment.candidate, beside)
-            replicas.append(
-                _replica(request, assignment, estimate, beside, name, places, port, position, command, reason)
+            written = _replica(
+                request, assignment, estimate, beside, name, places, port, position, command, reason, turns
             )
+            replicas.append(written)
             for rank, card in enumerate(cards):
-                shares[card].append(_share(name, rank, estimate))
-    gpus = tuple(_gpu(fleet, problem.cards[card], tuple(shares[card]), nodes) for card in sorted(shares))
+                share = _share(name, rank, estimate)
+                if turns.is_drawn_asleep(model):
+                    sleepers[card].append(Sleeper(share, turns.asleep(model), turns.host(model, rank)))
+                else:
+                    shares[card].append(share)
+    gpus = tuple(
+        _gpu(fleet, problem.cards[card], tuple(shares[card]), tuple(sleepers[card]), nodes)
+        for card in sorted(shares)
+    )
     return tuple(replicas), gpus
 
 
@@ -79,17 +91,20 @@ def start_order(placement: Placement) -> dict[tuple[int, int], int]:
     return {(candidate.request, number): position for position, (candidate, number) in enumerate(replicas)}
 
 
-def _earlier(placement: Placement, order: Mapping[tuple[int, int], int]) -> dict[tuple[int, int], int]:
+def _earlier(
+    placement: Placement, order: Mapping[tuple[int, int], int], turns: TurnBytes
+) -> dict[tuple[int, int], int]:
     """(model, replica) -> bytes that replicas before it claim on its cards, the fullest card deciding."""
-    running: dict[int, int] = defaultdict(int)
+    running = Running(turns)
     found: dict[tuple[int, int], int] = {}
     each = [
         (one.candidate, number, cards) for one in placement.assignments for number, cards in enumerate(one.cards)
     ]
     for candidate, number, cards in sorted(each, key=lambda one: order[one[0].request, one[1]]):
-        found[candidate.request, number] = max((running[card] for card in cards), default=0)
+        beside = (running.beside(candidate, card) for card in cards)
+        found[candidate.request, number] = max(beside, default=0)
         for card in cards:
-            running[card] += candidate.claim_bytes
+            running.add(candidate, card)
     return found
 
 
@@ -117,11 +132,16 @@ def _replica(
     order: int,
     command: Command,
     reason: Reason,
+    turns: TurnBytes,
 ) -> ReplicaPlan:
     candidate = assignment.candidate
+    settings, environment = estimate.settings, {}
+    if turns.sleeps_in_process(candidate.request):
+        settings = replace(settings, enable_sleep_mode=True)
+        environment = {"VLLM_SERVER_DEV_MODE": "1"}
     demand = candidate.demand
     visible = ",".join(str(device.index) for device in devices)
-    argv, told = command(request, candidate, estimate.settings, port)
+    argv, told = command(request, candidate, settings, port)
     return ReplicaPlan(
         id=name,
         model=request.name,
@@ -130,14 +150,14 @@ def _replica(
         quantization=candidate.format,
         engine=estimate.engine,
         engine_version=estimate.engine_version,
-        settings=estimate.settings,
+        settings=settings,
         devices=devices,
         port=port,
         adapters=request.adapters,
-        sharing="co-resident" if "co-resident" in request.sharing else "alone",
+        sharing=_sharing(request, turns.group(candidate.request) is not None),
         start_order=order,
         command=argv,
-        environment={"CUDA_VISIBLE_DEVICES": visible},
+        environment={"CUDA_VISIBLE_DEVICES": visible, **environment},
         why=reason.why,
         runner_up=reason.runner_up,
         kv_needed_bytes=demand.kv_needed_bytes,
@@ -147,6 +167,12 @@ def _replica(
         tpot_s=demand.tpot_s,
         quantization_flag=told,
     )
+
+
+def _sharing(request: ModelRequest, takes_turns: bool) -> str:
+    if takes_turns:
+        return "sleep"
+    return "co-resident" if "co-resident" in request.sharing else "alone"
 
 
 def _share(replica: str, rank: int, estimate: Estimate) -> GpuShare:
@@ -163,11 +189,14 @@ def _share(replica: str, rank: int, estimate: Estimate) -> GpuShare:
     )
 
 
-def _gpu(fleet: Fleet, card: Card, shares: tuple[GpuShare, ...], nodes: Mapping[int, int]) -> GpuPlan:
+def _gpu(
+    fleet: Fleet, card: Card, shares: tuple[GpuShare, ...], sleepers: tuple[Sleeper, ...], nodes: Mapping[int, int]
+) -> GpuPlan:
     return GpuPlan(
         device=_device(fleet, card, nodes),
         capacity_bytes=card.capacity_bytes,
         used_bytes=card.used_bytes,
         shares=shares,
         price_per_hour=card.price_per_hour,
+        sleepers=sleepers,
     )

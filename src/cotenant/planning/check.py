@@ -7,12 +7,12 @@ every replica, and adds up. A plan that fails is a fault of ours and is never sh
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import isclose
 
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, Plan, ReplicaPlan
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Turns
 from cotenant.errors import CheckError
 
 Reestimate = Callable[[ModelRequest, ReplicaPlan], Estimate]
@@ -35,6 +35,7 @@ def find_faults(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[st
     yield from _replicas(plan, fleet, reestimate)
     yield from _headroom(plan, fleet)
     yield from _loading(plan)
+    yield from _turns(plan, fleet)
     yield from _wishes(plan, fleet)
     yield from _money(plan, fleet)
 
@@ -87,19 +88,19 @@ def _shares(plan: Plan) -> Iterator[str]:
     wanted = {
         (replica.id, rank): device for replica in plan.replicas for rank, device in enumerate(replica.devices)
     }
-    seen = Counter((share.replica, share.rank) for gpu in plan.gpus for share in gpu.shares)
+    seen = Counter((share.replica, share.rank) for gpu in plan.gpus for share in _all_shares(gpu))
     for key in seen.keys() | wanted.keys():
         if seen[key] != 1 or key not in wanted:
             yield f"rank {key[1]} of {key[0]} is listed {seen[key]} times"
     for gpu in plan.gpus:
-        for share in gpu.shares:
+        for share in _all_shares(gpu):
             if wanted.get((share.replica, share.rank)) != gpu.device:
                 yield f"rank {share.rank} of {share.replica} stands on another card than its replica says"
 
 
 def _replicas(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]:
     requests = {request.name: request for request in fleet.models}
-    shares = {(share.replica, share.rank): share for gpu in plan.gpus for share in gpu.shares}
+    shares = {(share.replica, share.rank): share for gpu in plan.gpus for share in _all_shares(gpu)}
     for replica in plan.replicas:
         request = requests.get(replica.model)
         if request is None:
@@ -136,13 +137,7 @@ def _headroom(plan: Plan, fleet: Fleet) -> Iterator[str]:
             yield f"{_name(gpu)}: capacity {gpu.capacity_bytes}, CUDA reports {offer.gpu.cuda_bytes.value}"
         if gpu.used_bytes != offer.used_bytes:
             yield f"{_name(gpu)}: {gpu.used_bytes} bytes held by others, the fleet says {offer.used_bytes}"
-        taken = sum(
-            max(
-                one.budget_bytes,
-                one.weights_bytes + one.kv_cache_bytes + one.activations_bytes + one.runtime_bytes,
-            )
-            for one in gpu.shares
-        )
+        taken = _most_taken(plan, gpu, [share.replica for share in _all_shares(gpu)])
         if gpu.capacity_bytes - offer.used_bytes - taken < fleet.headroom * gpu.capacity_bytes:
             yield f"{_name(gpu)}: less headroom than asked"
 
@@ -151,17 +146,89 @@ def _loading(plan: Plan) -> Iterator[str]:
     """In start order, each engine's load peak beside those already running stays within the card."""
     order = {replica.id: replica.start_order for replica in plan.replicas}
     for gpu in plan.gpus:
-        running = gpu.used_bytes
-        for share in sorted(gpu.shares, key=lambda one: order.get(one.replica, 0)):
+        started: list[str] = []
+        for share in sorted(_all_shares(gpu), key=lambda one: order.get(one.replica, 0)):
+            running = gpu.used_bytes + _most_taken(plan, gpu, started, loading=share.replica)
             if running + share.load_peak_bytes > gpu.capacity_bytes:
                 yield f"{_name(gpu)}: {share.replica} does not fit while it loads"
-            running += share.claimed_bytes
+            started.append(share.replica)
+
+
+def _all_shares(gpu: GpuPlan) -> tuple[GpuShare, ...]:
+    """Of those drawn awake and of those drawn asleep."""
+    return (*gpu.shares, *(sleeper.share for sleeper in gpu.sleepers))
+
+
+def _most_taken(plan: Plan, gpu: GpuPlan, present: Sequence[str], *, loading: str = "") -> int:
+    """What the `present` replicas ever take of a card together: of those that take turns one is awake, whichever
+    takes most; none of those that take turns with who is `loading`."""
+    awake = {
+        one.replica: max(
+            one.budget_bytes, one.weights_bytes + one.kv_cache_bytes + one.activations_bytes + one.runtime_bytes
+        )
+        for one in _all_shares(gpu)
+    }
+    model_of = {replica.id: replica.model for replica in plan.replicas}
+    total = sum(awake[name] for name in present if _group(plan, model_of.get(name, "")) is None)
+    for turns in plan.turns:
+        mine = [name for name in present if model_of.get(name) in turns.models]
+        asleep = {name: _asleep(plan, gpu, turns, name) for name in mine}
+        total += sum(asleep.values())
+        if mine and model_of.get(loading) not in turns.models:
+            total += max(awake[name] - asleep[name] for name in mine)
+    return total
+
+
+def _group(plan: Plan, model: str) -> Turns | None:
+    return next((turns for turns in plan.turns if model in turns.models), None)
+
+
+def _asleep(plan: Plan, gpu: GpuPlan, turns: Turns, replica: str) -> int:
+    """What it keeps of the card: all that is neither weights, cache nor activations, unless it is stopped."""
+    if turns.mode == "restart":
+        return 0
+    return max(
+        share.runtime_bytes for card in plan.gpus for share in _all_shares(card) if share.replica == replica
+    )
+
+
+def _turns(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    """Who takes turns may, on the same cards, and the host holds what sleeps in it."""
+    requests = {request.name: request for request in fleet.models}
+    held: dict[tuple[int, int], int] = defaultdict(int)
+    for turns in plan.turns:
+        mine = [replica for replica in plan.replicas if replica.model in turns.models]
+        if len({replica.devices for replica in mine}) != 1 or len(mine) != len(turns.models):
+            yield f"{' and '.join(turns.models)} take turns, but not on the same cards"
+        for replica in mine:
+            if replica.model in requests and "sleep" not in requests[replica.model].sharing:
+                yield f"{replica.id} takes turns and may not"
+            if replica.settings.enable_sleep_mode == (turns.mode == "restart"):
+                yield f"{replica.id} is not told to sleep as its turns ask"
+            for device in replica.devices if turns.mode == "sleep-1" else ():
+                held[device.offer, device.node] += sum(
+                    share.weights_bytes
+                    for gpu in plan.gpus
+                    if gpu.device == device
+                    for share in _all_shares(gpu)
+                    if share.replica == replica.id
+                )
+    for (offer, node), size in held.items():
+        limit = fleet.gpus[offer].host_memory_bytes
+        if limit is None or size > limit:
+            yield f"node {node}: sleepers take {size} bytes of host memory, {limit} are there"
+    for gpu in plan.gpus:
+        for sleeper in gpu.sleepers:
+            models = [one.model for one in plan.replicas if one.id == sleeper.share.replica]
+            of = _group(plan, models[0]) if models else None
+            if of is None or sleeper.asleep_bytes != _asleep(plan, gpu, of, sleeper.share.replica):
+                yield f"{_name(gpu)}: {sleeper.share.replica} sleeps otherwise than its turns say"
 
 
 def _wishes(plan: Plan, fleet: Fleet) -> Iterator[str]:
     model_of = {replica.id: replica.model for replica in plan.replicas}
     for gpu in plan.gpus:
-        present = [model_of.get(share.replica, "") for share in gpu.shares]
+        present = [model_of.get(share.replica, "") for share in _all_shares(gpu)]
         if len(set(present)) != len(present):
             yield f"{_name(gpu)}: two replicas of one model"
         for request in fleet.models:
@@ -169,7 +236,9 @@ def _wishes(plan: Plan, fleet: Fleet) -> Iterator[str]:
                 continue
             for other in set(request.apart_from) & set(present):
                 yield f"{_name(gpu)}: {request.name} and {other} must be apart"
-            if "co-resident" not in request.sharing and len(present) > 1:
+            group = _group(plan, request.name)
+            others = [name for name in present if group is None or name not in group.models]
+            if "co-resident" not in request.sharing and len(others) > (group is None):
                 yield f"{_name(gpu)}: {request.name} must be alone"
     yield from _pins(plan, fleet)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cotenant.domain.demand import Demand
     from cotenant.domain.estimate import Estimate
+    from cotenant.domain.plan import Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Candidate:
     estimate: Estimate
     demand: Demand
     reason: str = ""
+    members: tuple[Candidate, ...] = ()  # where it stands for models that take turns: each one's own way
 
     @property
     def ranks(self) -> int:
@@ -134,6 +136,7 @@ class Placement:
     gap: float | None
     proven: bool
     least_headroom: float = 0.0  # the smallest share of a used card that stays free
+    turns: tuple[Turns, ...] = ()  # models that share their cards by sleeping; the others' claims add up
 
     @property
     def placed(self) -> frozenset[int]:

@@ -22,11 +22,11 @@ from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan, PlanRound, Starved
 from cotenant.domain.replay import Replay
 from cotenant.planning.candidates import Ways, all_ways, undominated, ways_of
-from cotenant.planning.placing import place_exactly
 from cotenant.planning.problem import Candidate
 from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes, keeps_slo
+from cotenant.planning.sleeping import solve_fleet, with_turns
 from cotenant.planning.solve import plan_solved, written
-from cotenant.planning.solved import Progress, Solved, forced_of, problem_of, solve
+from cotenant.planning.solved import Progress, Solved, forced_of, solve_ways
 from cotenant.units import format_percent
 
 MOST_ROUNDS = 12
@@ -55,7 +55,7 @@ def keep_promises(fleet: Fleet, replayer: Replayer, *, progress: Progress = lamb
     lowers.
     """
     progress("sizing candidates")
-    solved = solve(fleet, progress=progress)
+    solved = solve_fleet(fleet, progress=progress)
     if not solved.feasible:
         return plan_solved(solved, progress=progress)
     scenes = declared_scenes(fleet)
@@ -107,9 +107,8 @@ def _solved_with(fleet: Fleet, first: Solved, margins: Mapping[int, float]) -> S
         _tightened(fleet, number, margins[number]) if number in margins else _patient(each)
         for number, each in enumerate(first.ways)
     )
-    problem = problem_of(fleet, [each.candidates for each in ways])
-    placement = place_exactly(problem) if all(problem.candidates) else None
-    return None if placement is None else Solved(fleet, ways, problem, placement, first.calm, feasible=True)
+    solved = with_turns(solve_ways(fleet, ways, nearest=False, strictly=True), strictly=True)
+    return replace(solved, calm=first.calm) if solved.feasible else None
 
 
 def _patient(ways: Ways) -> Ways:

@@ -9,7 +9,8 @@ from cotenant.planning.check import check_plan
 from cotenant.planning.launch import command_of, reestimate, settle_of
 from cotenant.planning.naive import usual_sizing
 from cotenant.planning.nearest import shortfalls_of
-from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible, solve
+from cotenant.planning.sleeping import solve_fleet
+from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible
 from cotenant.planning.warnings import warnings_of
 from cotenant.planning.why import Forced, reasons_of
 
@@ -17,7 +18,7 @@ from cotenant.planning.why import Forced, reasons_of
 def plan_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Plan:
     """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls."""
     progress("sizing candidates")
-    return plan_solved(solve(fleet, progress=progress), progress=progress)
+    return plan_solved(solve_fleet(fleet, progress=progress), progress=progress)
 
 
 def plan_solved(solved: Solved, *, progress: Progress = lambda _: None) -> Plan:
@@ -47,6 +48,7 @@ def written(solved: Solved, shortfalls: tuple[Shortfall, ...] = (), forced: Forc
         naive=usual_sizing(fleet, cards=len(gpus), cost_per_hour=cost) if solved.feasible else None,
         shortfalls=shortfalls,
         warnings=warnings_of(solved),
+        turns=placement.turns,
         input_hash=fleet.input_hash,
     )
     check_plan(plan, fleet, reestimate(fleet))

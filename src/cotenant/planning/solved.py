@@ -38,14 +38,27 @@ def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
     busy neighbours is taken; where that would cost more, the plan warns and says how much.
     """
     ways = all_ways(fleet)
-    problem = problem_of(fleet, [each.candidates for each in ways])
     progress("packing")
+    return solve_ways(fleet, ways)
+
+
+def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, strictly: bool = False) -> Solved:
+    """The same for given ways to serve each model. Without `nearest`, nothing is placed where not all fit; with
+    `strictly`, everybody's slack holds whatever that costs."""
+    problem = problem_of(fleet, [each.candidates for each in ways])
+    nothing = Solved(fleet, ways, problem, Placement((), 0.0, 0.0, None, proven=False), None, feasible=False)
+    if not nearest and not all(problem.candidates):
+        return nothing
     strict = place_exactly(problem)
+    if strictly:
+        return nothing if strict is None else Solved(fleet, ways, problem, strict, strict, feasible=True)
     relaxed = replace(problem, contention=False)
     if strict is not None and strict.proven and not _tight(strict):
         cheapest = strict
     else:
         cheapest = place_exactly(relaxed) or strict  # type: ignore[assignment]
+    if cheapest is None and not nearest:
+        return nothing
     if cheapest is None:
         most = place_exactly(relaxed, optional=True) or Placement((), 0.0, 0.0, None, proven=False)
         return Solved(fleet, ways, relaxed, most, None, feasible=False)
@@ -98,8 +111,9 @@ def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
 
 
 def forced_of(solved: Solved) -> Callable[[Candidate], Placement | None] | None:
-    """What the plan would be, were one model served in another way; None where not all models have a place."""
-    if not solved.feasible:
+    """What the plan would be, were one model served in another way; None where not all models have a
+    place, or some take turns."""
+    if not solved.feasible or solved.placement.turns:
         return None
 
     def forced(other: Candidate) -> Placement | None:

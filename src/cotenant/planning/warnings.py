@@ -81,11 +81,16 @@ def _contention(solved: Solved) -> tuple[str, ...]:
     worst: dict[int, tuple[float, list[Candidate]]] = {}
     for present in company.values():
         for one in present:
-            others = [other for other in present if other is not one]
+            others = [other for other in present if other is not one and not _take_turns(solved, one, other)]
             busy = sum(other.busy for other in others)
             if busy > one.slack + 1e-9 and busy > worst.get(one.request, (0.0, []))[0]:
                 worst[one.request] = (busy, others)
     return tuple(_warning(solved, number, *worst[number]) for number in sorted(worst))
+
+
+def _take_turns(solved: Solved, one: Candidate, other: Candidate) -> bool:
+    names = {solved.fleet.models[each.request].name for each in (one, other)}
+    return any(names <= set(turns.models) for turns in solved.placement.turns)
 
 
 def _warning(solved: Solved, number: int, busy: float, others: list[Candidate]) -> str:

@@ -18,7 +18,7 @@ from cotenant.domain.interval import Interval
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:  # an estimate's document needs no plans
-    from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, PlanRound, ReplicaPlan
+    from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, PlanRound, ReplicaPlan, Sleeper
 
 Document = dict[str, Any]
 
@@ -152,6 +152,7 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
         "promises_held": plan.promises_held,
         "rounds": [_round(each) for each in plan.rounds],
         "starved": [asdict(each) for each in plan.starved],
+        "turns": [{**asdict(each), "models": list(each.models)} for each in plan.turns],
         "replicas": [_replica(replica) for replica in plan.replicas],
         "gpus": [_gpu(gpu, plan) for gpu in plan.gpus],
         "naive": _naive(plan.naive),
@@ -232,7 +233,7 @@ def _gpu(gpu: GpuPlan, plan: Plan) -> Document:
         "headroom_bytes": gpu.headroom_bytes,
         "load_peak_bytes": _load_peak(gpu, plan),
         "replicas": [_share(share) for share in gpu.shares],
-        "sleepers": [],
+        "sleepers": [_sleeper(one) for one in gpu.sleepers],
     }
 
 
@@ -244,6 +245,16 @@ def _load_peak(gpu: GpuPlan, plan: Plan) -> int:
         peak = max(peak, running + share.load_peak_bytes, running + share.claimed_bytes)
         running += share.claimed_bytes
     return peak
+
+
+def _sleeper(one: Sleeper) -> Document:
+    """`bytes` are what it keeps of the card asleep, `awake_bytes` what it takes of it awake."""
+    return {
+        **_share(one.share),
+        "bytes": one.asleep_bytes,
+        "awake_bytes": one.share.claimed_bytes,
+        "host_bytes": one.host_bytes,
+    }
 
 
 def _share(share: GpuShare) -> Document:

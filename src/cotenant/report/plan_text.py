@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan
+from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan, Turns
 from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
 from cotenant.report.plan_rounds import print_rounds
 from cotenant.units import GIB, format_bytes, format_gib, format_percent, format_price, format_seconds
@@ -36,6 +36,8 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
             _print_indented(_times_note(plan), "dim", console, indent=0)
         console.print()
         _print_reasons(plan, owners, console)
+    for turns in plan.turns:
+        _print_indented(_turns(plan, turns), "bold", console)
     _print_shortfalls(plan, console)
     print_rounds(plan, console)
     _print_naive(plan, console)
@@ -100,6 +102,10 @@ def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
         segments += [Segment(owner, term, getattr(share, f"{term}_bytes")) for term in _TERMS]
         segments.append(Segment(owner, "headroom", share.claimed_bytes - share.footprint_bytes))
         names.append((share.replica, owner, share.claimed_bytes))
+    for sleeper in gpu.sleepers:
+        owner = owners[sleeper.share.replica]
+        segments.append(Segment(owner, "runtime", sleeper.asleep_bytes))
+        names.append((f"{sleeper.share.replica} (asleep)", owner, sleeper.asleep_bytes))
     segments.append(Segment(-1, "headroom", gpu.headroom_bytes))
     names.append(("headroom", -1, gpu.headroom_bytes))
     console.print(captions(names, _width(console)))
@@ -117,6 +123,12 @@ def _gpu_table(gpu: GpuPlan, owners: dict[str, int], width: int) -> Table:
         portion = format_percent(share.claimed_bytes / gpu.capacity_bytes, digits=1)
         row = (shortened(share.replica, _LONGEST_NAME), *figures, _gib(share.claimed_bytes), portion)
         table.add_row(*row, style=colour(owners[share.replica]))
+    for sleeper in gpu.sleepers:
+        name = shortened(sleeper.share.replica, _LONGEST_NAME)
+        size = sleeper.asleep_bytes
+        portion = format_percent(size / gpu.capacity_bytes, digits=1)
+        row = (name, "asleep", "", "", _gib(size), _gib(size), portion)
+        table.add_row(*row, style=colour(owners[sleeper.share.replica]))
     for name, size in (("held by others", gpu.used_bytes), ("headroom", gpu.headroom_bytes)):
         if size or name == "headroom":
             portion = format_percent(size / gpu.capacity_bytes, digits=1)
@@ -201,6 +213,43 @@ def _print_indented(sentence: str, style: str, console: Console, *, indent: int 
     console.print(Text(lines, style=style), soft_wrap=True)
 
 
+def _to_sleep(plan: Plan, replica: ReplicaPlan) -> list[str]:
+    """What sends a replica to sleep once it answers, so that the next of its turns finds room."""
+    modes = [turns.mode for turns in plan.turns if replica.model in turns.models]
+    if not modes:
+        return []
+    if modes[0] == "restart":
+        return ["# then stop it: it is started again when it is asked"]
+    return [f"curl -X POST 'http://127.0.0.1:{replica.port}/sleep?level={modes[0][-1]}'"]
+
+
+_MODES = {
+    "sleep-1": "sleeping with their weights in host memory",
+    "sleep-2": "sleeping without their weights",
+    "restart": "stopped and started again",
+}
+
+
+def _turns(plan: Plan, turns: Turns) -> str:
+    """Who takes turns, how often, what it costs the first request, what it saves."""
+    longest, late = max(turns.first_wait_s.values()), max(turns.delayed.values())
+    told = [
+        f"{' and '.join(turns.models)} take turns, {_MODES[turns.mode]}",
+        f"about {turns.swaps_per_day:,.0f} wakes a day, {format_percent(late, digits=1)} of a model's "
+        f"requests wait for one, ~{format_seconds(longest)} each",
+    ]
+    if turns.host_bytes:
+        told.append(f"{format_gib(turns.host_bytes)} of host memory")
+    if turns.saves_per_hour is not None:
+        saved = turns.saves_per_hour
+        told.append(
+            f"saves {format_price(saved)}" if plan.cost_per_hour is not None else f"saves {saved:.0f} cards"
+        )
+    else:
+        told.append("without it not all models have a place")
+    return "; ".join(told)
+
+
 def _print_shortfalls(plan: Plan, console: Console) -> None:
     for short in plan.shortfalls:
         console.print()
@@ -237,5 +286,7 @@ def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> Non
         mine = [replica for replica in plan.replicas if replica.devices[0].node == node]
         for replica in sorted(mine, key=lambda one: one.start_order):
             console.print(replica.command_line, style=colour(owners[replica.id]), soft_wrap=True)
+            for line in _to_sleep(plan, replica):
+                console.print(line, style="dim", soft_wrap=True)
     if nodes:
         console.print()

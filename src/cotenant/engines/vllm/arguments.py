@@ -34,6 +34,8 @@ def flags(settings: EngineSettings, release: Release, quantization: str) -> tupl
     flags = tuple(part for name, value in valued if value is not None for part in (name, str(value)))
     if settings.enforce_eager:
         flags += ("--enforce-eager",)
+    if settings.enable_sleep_mode:
+        flags += ("--enable-sleep-mode",)
     if settings.speculation is not None:
         flags += ("--speculative-config", _speculative(settings.speculation))
     if settings.enable_expert_parallel and release >= (0, 8):

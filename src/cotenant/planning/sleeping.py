@@ -1,0 +1,261 @@
+"""Models that take turns on a card, decided from their traffic.
+
+Models that allow it (`sharing: [sleep]`) are dealt into groups in every way that `turns.judge` lets through. A
+group stands in the problem as one model: it claims what its largest member needs beside the others asleep, and its
+busy share and slack are those of its members together. Each deal is solved as any fleet is; the cheapest is taken,
+of equals the one with the fewest sleepers. The least of the deals' bounds is a bound for all of them, as long as
+every deal was solved (`MOST_DEALS`); beyond, groups are merged two by two while that pays, and nothing is claimed
+of the gap.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import inf
+
+from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.domain.plan import Turns
+from cotenant.planning.candidates import Ways, undominated
+from cotenant.planning.problem import Assignment, Candidate, Placement
+from cotenant.planning.solved import Progress, Solved, problem_of, solve, solve_ways
+from cotenant.planning.turns import asleep_bytes, judge, modes_of
+
+MOST_SLEEPERS = 6  # whose every deal into groups is looked at
+MOST_DEALS = 60
+_MOST_WAYS = 64  # of one group on one offer
+Group = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Deal:
+    """One way to deal the models into groups, solved."""
+
+    groups: tuple[Group, ...]
+    solved: Solved
+
+    @property
+    def cost(self) -> float:
+        return self.solved.placement.objective_value if self.solved.feasible else inf
+
+
+def solve_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
+    """The placement of a fleet, with turns where they are allowed and cost less."""
+    return with_turns(solve(fleet, progress=progress), progress=progress)
+
+
+def with_turns(awake: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:
+    """The better of `awake`, the placement where everybody keeps its memory, and the best with sleepers."""
+    fleet = awake.fleet
+    sleepers = [number for number, one in enumerate(fleet.models) if "sleep" in one.sharing]
+    blocks = _Blocks(fleet, awake.ways, strictly)
+    if len(sleepers) < 2 or not any(blocks.of(pair) for pair in _pairs(sleepers)):
+        return awake
+    progress("looking at who may take turns")
+    first = _Deal(tuple((number,) for number in range(len(fleet.models))), awake)
+    deals, complete = _all_deals(fleet, sleepers, blocks)
+    found = [_solved(fleet, blocks, groups) for groups in deals] if complete else _merged(fleet, first, blocks)
+    best = min([first, *found], key=lambda deal: (round(deal.cost, 9), -len(deal.groups)))
+    bound = min(
+        (deal.solved.placement.lower_bound for deal in (first, *found) if deal.solved.feasible), default=0.0
+    )
+    if best.cost == inf:
+        return awake
+    return _expanded(fleet, best, awake, blocks, bound if complete else None)
+
+
+def _pairs(numbers: Sequence[int]) -> Iterator[Group]:
+    return ((one, other) for place, one in enumerate(numbers) for other in numbers[place + 1 :])
+
+
+class _Blocks:
+    """The ways to serve each group, and what its turns would be; looked up once."""
+
+    def __init__(self, fleet: Fleet, ways: Sequence[Ways], strictly: bool) -> None:
+        self.fleet, self.ways, self.strictly = fleet, ways, strictly
+        self._known: dict[Group, tuple[Candidate, ...]] = {}
+        self._turns: dict[tuple[Group, tuple[int, ...]], Turns] = {}
+
+    def of(self, group: Group) -> tuple[Candidate, ...]:
+        """Its candidates (numbered by the group's first model); none where they may not take turns."""
+        if group not in self._known:
+            self._known[group] = self.ways[group[0]].candidates if len(group) == 1 else tuple(self._shared(group))
+        return self._known[group]
+
+    def turns(self, candidate: Candidate) -> Turns:
+        """The turns of a candidate of several members."""
+        return self._turns[self._key(candidate.members)]
+
+    def _key(self, members: Sequence[Candidate]) -> tuple[Group, tuple[int, ...]]:
+        return tuple(one.request for one in members), tuple(map(id, members))
+
+    def _shared(self, group: Group) -> Iterator[Candidate]:
+        requests = [self.fleet.models[number] for number in group]
+        names = {one.name for one in requests}
+        if any(names & set(one.apart_from) for one in requests):
+            return
+        pins = [set(one.pin_gpus) for one in requests if one.pin_gpus]
+        if pins and not set.intersection(*pins):
+            return
+        for number, offer in enumerate(self.fleet.gpus):
+            sizes = {one.tensor_parallel_size for one in self.ways[group[0]].candidates if one.offer == number}
+            for size in sorted(sizes):
+                each = [self._single(member, number, size) for member in group]
+                found = []
+                for chosen in list(product(*each))[:_MOST_WAYS]:
+                    for mode in modes_of(requests):
+                        turns = judge(requests, chosen, offer.gpu, mode, offer.host_memory_bytes)
+                        if isinstance(turns, Turns):
+                            self._turns[self._key(chosen)] = turns
+                            found.append(_together(chosen, turns))
+                            break
+                yield from undominated(found)
+
+    def _single(self, member: int, offer: int, size: int) -> list[Candidate]:
+        return [
+            one
+            for one in self.ways[member].candidates
+            if one.offer == offer and one.tensor_parallel_size == size and one.replicas == 1
+        ]
+
+
+def _together(chosen: Sequence[Candidate], turns: Turns) -> Candidate:
+    """A group as one candidate: the most that it ever takes, awake or while one of them loads."""
+    asleep = [asleep_bytes(one, turns.mode) for one in chosen]
+    rest = sum(asleep)
+    return replace(
+        chosen[0],
+        claim_bytes=max(one.claim_bytes + rest - own for one, own in zip(chosen, asleep, strict=True)),
+        load_peak_bytes=max(one.load_peak_bytes + rest - own for one, own in zip(chosen, asleep, strict=True)),
+        busy=min(1.0, sum(one.busy for one in chosen)),
+        slack=min(one.slack for one in chosen),
+        quality_rank=sum(one.quality_rank for one in chosen),
+        members=tuple(chosen),
+    )
+
+
+def _all_deals(fleet: Fleet, sleepers: Sequence[int], blocks: _Blocks) -> tuple[list[tuple[Group, ...]], bool]:
+    """Every deal with a group of several, and whether that is all of them."""
+    if len(sleepers) > MOST_SLEEPERS:
+        return [], False
+    rest = tuple((number,) for number in range(len(fleet.models)) if number not in sleepers)
+    found: list[tuple[Group, ...]] = []
+    for deal in partitions(tuple(sleepers)):
+        if all(len(group) == 1 for group in deal):
+            continue
+        if all(len(group) == 1 or blocks.of(group) for group in deal):
+            found.append(tuple(sorted((*deal, *rest))))
+            if len(found) > MOST_DEALS:
+                return [], False
+    return found, True
+
+
+def partitions(items: tuple[int, ...]) -> Iterator[tuple[Group, ...]]:
+    """Every way to part `items` into groups."""
+    if not items:
+        yield ()
+        return
+    first, rest = items[0], items[1:]
+    for smaller in partitions(rest):
+        yield ((first,), *smaller)
+        for place, group in enumerate(smaller):
+            yield (*smaller[:place], (first, *group), *smaller[place + 1 :])
+
+
+def _merged(fleet: Fleet, first: _Deal, blocks: _Blocks) -> list[_Deal]:
+    """From everybody alone, the merge of two groups that saves most, again and again while one saves anything."""
+    found: list[_Deal] = []
+    best, left = first, MOST_DEALS
+    while left > 0:
+        tried = []
+        for one, other in _group_pairs(fleet, best.groups):
+            merged = tuple(sorted((*one, *other)))
+            if left > 0 and blocks.of(merged):
+                groups = tuple(sorted({*best.groups, merged} - {one, other}))
+                tried.append(_solved(fleet, blocks, groups))
+                left -= 1
+        better = [deal for deal in tried if deal.cost < best.cost - 1e-9]
+        if not better:
+            break
+        best = min(better, key=lambda deal: deal.cost)
+        found.append(best)
+    return found
+
+
+def _group_pairs(fleet: Fleet, groups: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
+    able = [group for group in groups if all("sleep" in fleet.models[number].sharing for number in group)]
+    return ((one, other) for place, one in enumerate(able) for other in able[place + 1 :])
+
+
+def _solved(fleet: Fleet, blocks: _Blocks, groups: tuple[Group, ...]) -> _Deal:
+    """The deal as a fleet whose models are groups."""
+    name_of = {fleet.models[member].name: _name(fleet, group) for group in groups for member in group}
+    models = tuple(_as_one([fleet.models[number] for number in group], name_of) for group in groups)
+    ways = tuple(
+        Ways(tuple(replace(one, request=place) for one in blocks.of(group)), blocks.ways[group[0]].refusals)
+        for place, group in enumerate(groups)
+    )
+    solved = solve_ways(replace(fleet, models=models), ways, nearest=False, strictly=blocks.strictly)
+    return _Deal(groups, replace(solved, feasible=solved.feasible and _hosts_hold(solved, blocks)))
+
+
+def _hosts_hold(solved: Solved, blocks: _Blocks) -> bool:
+    """Whether each node's memory holds all that sleep in it, of all groups together."""
+    held: dict[tuple[int, int], int] = defaultdict(int)
+    for one in solved.placement.assignments:
+        if one.candidate.members:
+            card = solved.problem.cards[one.cards[0][0]]
+            held[card.offer, card.node] += blocks.turns(one.candidate).host_bytes
+    return all(
+        not size or size <= (solved.fleet.gpus[offer].host_memory_bytes or 0) for (offer, _), size in held.items()
+    )
+
+
+def _name(fleet: Fleet, group: Group) -> str:
+    return "+".join(fleet.models[number].name for number in group)
+
+
+def _as_one(requests: Sequence[ModelRequest], name_of: dict[str, str]) -> ModelRequest:
+    """Wishes of a group: as strict as its strictest member."""
+    first = requests[0]
+    pins = [set(one.pin_gpus) for one in requests if one.pin_gpus]
+    sharing = ("co-resident",) if all("co-resident" in one.sharing for one in requests) else ("alone",)
+    return replace(
+        first,
+        name=name_of[first.name],
+        sharing=sharing,
+        pin_gpus=tuple(sorted(set.intersection(*pins))) if pins else (),
+        apart_from=tuple(dict.fromkeys(name_of[other] for one in requests for other in one.apart_from)),
+        priority=max(one.priority for one in requests),
+    )
+
+
+def _expanded(fleet: Fleet, best: _Deal, awake: Solved, blocks: _Blocks, bound: float | None) -> Solved:
+    """The best deal in the numbers of the fleet's own models."""
+    placement, groups = best.solved.placement, best.groups
+    assignments: list[Assignment] = []
+    turns: list[Turns] = []
+    for one in placement.assignments:
+        if one.candidate.members:
+            assignments += [Assignment(member, one.cards) for member in one.candidate.members]
+            saved = awake.placement.objective_value - placement.objective_value if awake.feasible else None
+            turns.append(replace(blocks.turns(one.candidate), saves_per_hour=saved))
+        else:
+            number = groups[one.candidate.request][0]
+            assignments.append(Assignment(replace(one.candidate, request=number), one.cards))
+    value = placement.objective_value
+    gap = None if bound is None else 0.0 if value <= bound + 1e-6 else (value - bound) / value
+    problem = problem_of(fleet, [each.candidates for each in blocks.ways])
+    return Solved(
+        fleet=fleet,
+        ways=awake.ways,
+        problem=replace(problem, cards=best.solved.problem.cards, contention=best.solved.problem.contention),
+        placement=Placement(
+            tuple(sorted(assignments, key=lambda each: each.candidate.request)), value, bound or 0.0, gap,
+            proven=gap == 0.0, least_headroom=placement.least_headroom, turns=tuple(turns),
+        ),
+        calm=best.solved.calm,
+        feasible=True,
+    )  # fmt: skip
