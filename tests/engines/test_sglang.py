@@ -19,7 +19,8 @@ from cotenant.estimation.inverse import settings_for_pool
 from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.memory import replica_memory
 from cotenant.estimation.pool import room_of
-from cotenant.units import GIB
+from cotenant.estimation.runtime import runtime
+from cotenant.units import GIB, MIB
 
 A100, H100, H200, T4, B200 = (find_gpu(name) for name in ("A100-80GB-SXM", "H100-80GB-SXM", "H200", "T4", "B200"))
 
@@ -213,3 +214,16 @@ def test_a_need_is_asked_for_in_tokens_except_beside_states(spec):
             spec(model), H200, sizing.settings, engine=SGLANG, version=SGLANG.newest, format=find_format("bf16")
         )
         assert memory.stages[0].room.low >= 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("version", "chunk", "mib"),
+    [("0.5.9", 2048, 0), ("0.5.16", 2048, 8 * 42), ("0.5.16", 8192, 8 * 58), ("0.5.16", 4096, 8 * 50)],
+)
+def test_captured_prefills_count_eight_mib_a_size(spec, version, chunk, mib):
+    """4 to 32 by 4, to 256 by 16, to 512 by 32, to 1,024 by 64, to 4,096 by 256, then by 512 (server_args.py)."""
+    asked = EngineSettings(max_num_batched_tokens=chunk, max_graph_batch=8, max_num_seqs=8, max_model_len=8192)
+    model, rules = spec("meta-llama/Llama-3.1-8B-Instruct"), SGLANG.rules(Version.parse(version)).runtime
+    with_prefill = runtime(model, find_gpu("H100-80GB-SXM"), asked, rules).outside.value
+    without = runtime(model, find_gpu("H100-80GB-SXM"), asked, replace(rules, prefill_sizes=())).outside.value
+    assert (with_prefill - without) / MIB == mib

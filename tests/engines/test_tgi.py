@@ -194,3 +194,46 @@ def test_blocks_follow_the_attention_kernel(spec):
 
 def test_it_is_found_by_its_names():
     assert find_engine("text-generation-inference@3.3")[0] is TGI
+
+
+def test_too_small_is_said_with_what_the_router_does(spec):
+    """Prompts and sums above the limits are refused, requests above the pool wait, unsaid answers are cut."""
+    asked = EngineSettings(max_input_tokens=1024, max_model_len=2048)
+    told = {
+        version: estimate_memory(
+            spec(LLAMA), A100, asked, engine=TGI, version=Version.parse(version), format=BF16
+        ).warnings
+        for version in ("1.4.5", "2.2.0")
+    }  # fmt: skip
+    assert "refused: prompts above 1,024 tokens, or 2,048 with the answer (HTTP 422)" in told["1.4.5"][0]
+    assert "more than 128 requests at once (HTTP 429)" in told["1.4.5"][0]
+    assert not any("cut at" in one for one in told["1.4.5"])
+    assert told["2.2.0"][-1] == "an answer of unsaid length is cut at 2,048 tokens with its prompt"
+
+
+def test_the_pool_says_how_many_of_the_longest_run_at_once(spec):
+    asked = EngineSettings(max_input_tokens=8000, max_model_len=32000)
+    found = estimate_memory(spec(LLAMA), A100, asked, engine=TGI, version=Version.parse("3.3.7"), format=BF16)
+    at_once = found.kv_cache.tokens // 32000
+    assert 0 < at_once < 128
+    assert f"the pool holds {at_once} requests of 32,000 tokens: others of the 128 wait" in found.warnings
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "needs"), [("3.3.7", None, False), ("3.3.7", 64000, True), ("2.2.0", None, True)]
+)
+def test_a_longest_sequence_that_was_told_must_fit_in_the_pool(spec, version, told, needs):
+    """`max_total_tokens` must be <= `max_batch_total_tokens`; untold it follows from the pool since 3.0."""
+    settings = TGI.resolve(spec(LLAMA), A100, EngineSettings(max_model_len=told), Version.parse(version))
+    assert TGI.rules(Version.parse(version)).pool.needs_longest(settings) is needs
+
+
+def test_too_large_a_prefill_fails_in_the_warm_up(spec):
+    """Mistral-sized prompts on a card that holds weights and cache: the logits of all prompt tokens do not fit."""
+    asked = EngineSettings(max_input_tokens=16_000, max_model_len=17_000)
+    found = estimate_memory(
+        spec(LLAMA), find_gpu("L4"), asked, engine=TGI, version=Version.parse("2.2.0"), format=BF16
+    )
+    assert found.verdict is Verdict.DOES_NOT_FIT
+    assert "the warm-up of 16,050 prompt tokens" in found.reason
+    assert "fewer max_batch_prefill_tokens" in found.reason

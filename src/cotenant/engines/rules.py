@@ -53,7 +53,8 @@ class PoolRules:
     `spent` are weights, runtime inside the budget and, with `activations_inside`, the warm-up's peak (else that
     needs what the fraction leaves). `first`: the cache of the warm-up's own batch, which `kept` spares; only with
     `warms_cache`. `of_free`: the pool is cut from what is really free, so that only what comes after it can
-    overflow the card. `holds_longest`: refuses to start when the pool cannot hold one longest sequence.
+    overflow the card. `holds_longest`: refuses to start when the pool cannot hold one longest sequence; with
+    `infers_longest` only where max_input_tokens is told or has a default (else it takes what the pool holds).
     """
 
     base: Base = Base.CARD
@@ -63,6 +64,11 @@ class PoolRules:
     warms_cache: bool = False
     of_free: bool = False
     holds_longest: bool = True
+    infers_longest: bool = False
+
+    def needs_longest(self, settings: EngineSettings) -> bool:
+        """Whether it refuses to start with those settings when the pool cannot hold one longest sequence."""
+        return self.holds_longest and not (self.infers_longest and settings.max_input_tokens is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +151,10 @@ class RuntimeRules:
     come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
     `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
     captured per size, up to `largest_graph` tokens; `graph_sizes` where they do not follow vLLM's steps.
-    `graph_slack_bytes`: how much more they have been seen to take. `slot_bytes`: a table kept for each (slot x
-    token of max_model_len), past the budget. `libraries`: what its kernels and workspaces take, where that is more
-    than PyTorch's own.
+    `graph_slack_bytes`: how much more they have been seen to take. `prefill_sizes`: sizes of prefill that are
+    captured too, up to a batch, each `prefill_bytes` (models with MLA: `latent_prefill_bytes` together).
+    `slot_bytes`: a table kept for each (slot x token of max_model_len), past the budget. `libraries`: what its
+    kernels and workspaces take, where that is more than PyTorch's own.
     """
 
     context_in_budget: bool
@@ -160,6 +167,9 @@ class RuntimeRules:
     graph_sizes: tuple[int, ...] = ()
     slot_bytes: int = 0
     graph_slack_bytes: int = 0
+    prefill_sizes: tuple[int, ...] = ()
+    prefill_bytes: int = 0
+    latent_prefill_bytes: int = 0
     libraries: Interval | None = None
 
 
@@ -220,11 +230,19 @@ class Allocate(Protocol):
         """The buffers by device."""
 
 
+class Limits(Protocol):
+    """What becomes of requests beyond an engine's limits."""
+
+    def __call__(self, settings: EngineSettings, tokens: int) -> tuple[str, ...]:
+        """Sentences, from resolved settings and the tokens that the pool holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryRules:
     """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head.
     `unsplit_weights`: loaded with an allocator that splits nothing off large tensors. `allocate`: set for an
-    engine that allocates what it is told to; without it, the pool fills what a budget leaves."""
+    engine that allocates what it is told to; without it, the pool fills what a budget leaves. `limits`: what it
+    does with requests beyond what it was told."""
 
     capacity: Capacity
     cache: CacheRules
@@ -239,6 +257,7 @@ class MemoryRules:
     has_cache_tokens: bool = False  # knows kv_cache_tokens
     share_option: str = "gpu_memory_utilization"  # what it calls its fraction
     copies_share: frozenset[Role] = frozenset({Role.EXPERT})  # what copies of attention split between them
+    limits: Limits | None = None
     load_slack_bytes: int = 0  # the most that its "weights" hold beside them: a difference of free memory
 
 

@@ -165,10 +165,15 @@ def _rules(release: _Release) -> MemoryRules:
             graphs_in_budget=False,
             others_in_budget=False,
             start_check=False,
-            graph_modes=2 if release >= (0, 5, 12) else 1,  # prefill pieces are captured too
+            graph_modes=1,
             largest_graph=512,
             graph_sizes=_GRAPH_SIZES,
-            # a 1B model printed 3.97 GiB for a captured prefill, DeepSeek 5 to 6 for its first graph (issue 16143)
+            # captured prefills, as it reckons with them itself (server_args.py, reserve_for_graph_mb)
+            prefill_sizes=_PREFILL_SIZES if release >= (0, 5, 12) else (),
+            prefill_bytes=8 * MIB,
+            latent_prefill_bytes=1536 * MIB,
+            # not derived: its source names no bound; of the logs at hand a 1B model printed 3.97 GiB for a
+            # captured prefill, others 0.26 and less, DeepSeek 5 to 6 for its first graph (issue 16143)
             graph_slack_bytes=2 * GIB if release >= (0, 5, 12) else 512 * MIB,
             slot_bytes=4,  # req_to_token: int32 (memory_pool.py)
         ),
@@ -185,6 +190,10 @@ def _rules(release: _Release) -> MemoryRules:
 
 # server_args.py, _generate_cuda_graph_batch_sizes
 _GRAPH_SIZES = (1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), 512)
+
+# server_args.py, _generate_prefill_cuda_graph_batch_sizes
+_PREFILL_SIZES = (*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
+                  *range(1280, 4097, 256), *range(4608, 32769, 512))  # fmt: skip
 
 # Architectures whose windows have a pool of their own (configs/model_config.py, is_hybrid_swa_model); others keep
 # every token in every layer.
@@ -304,10 +313,8 @@ def _reserved_by_batch(card: _Card, tokens: int, graphs: int, latent: bool) -> f
 
 
 def _prefill_pieces(tokens: int) -> int:
-    """How many prefill graphs are captured (server_args.py, _generate_prefill_cuda_graph_batch_sizes)."""
-    steps = (*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64),
-             *range(1280, 4097, 256), *range(4608, tokens + 1, 512))  # fmt: skip
-    return sum(size <= tokens for size in steps)
+    """How many prefill graphs are captured."""
+    return sum(size <= tokens for size in _PREFILL_SIZES)
 
 
 def _image_factor(model: ModelSpec) -> float:

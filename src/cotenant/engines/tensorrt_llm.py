@@ -1,9 +1,11 @@
 """TensorRT-LLM by version, 0.8 to 1.2.1: the PyTorch backend (the default since 1.0) and built engines before.
 
-    pool      free_gpu_memory_fraction x (total - what the process took at its peak)
-                                                   _torch/pyexecutor/_util.py, estimate_max_tokens
-    peak      weights, the activations of max_num_tokens of dummy prompts, and all that stands outside of torch
-    cap       kv_cache_config.max_tokens
+    pool      free_gpu_memory_fraction x (total - peak + the trial's own pool)
+                                                   _torch/pyexecutor/_util.py, KvCacheCreator._cal_max_memory
+    peak      torch's peak over a trial run (weights, max_num_tokens of dummy prompts, the trial's pool) and all
+              that the card holds outside of torch then, others' included: NCCL, CUDA graphs of the warm-up
+                                                   configure_kv_cache_capacity
+    cap       kv_cache_config.max_tokens and, where it is told, max_gpu_total_bytes: the smaller counts
     defaults  llmapi/llm_args.py, commands/serve.py: 2,048 requests, 8,192 tokens, 0.9
 
 The fraction is of what is *free*: two engines that start one after the other never ask for the same bytes, and the
@@ -43,7 +45,8 @@ EXTRA_OPTIONS_FILE = "extra_llm_api_options.yaml"
 
 _Release = tuple[int, ...]
 # Its library of compiled kernels is loaded with the process, and attention and all-reduce keep workspaces outside
-# of torch: the log of an H200 says 2.5 GiB with the CUDA context. It differs by architecture and backend.
+# of torch. No source tells their size: it is measured at start ("Memory used outside torch"). The one log at hand
+# (an H200) says 2.5 GiB with the CUDA context; the lower end is PyTorch's own, the interval a judgement, no rule.
 _LIBRARIES = Interval(300 * MIB, 1500 * MIB, 2600 * MIB)
 
 

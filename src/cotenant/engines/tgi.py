@@ -7,7 +7,9 @@
     outside   CUDA graphs, captured after the pool took its room
     defaults  launcher/src/main.rs
 
-It fills the card: max_batch_total_tokens limits what the router admits, not what is allocated, from 0.9.4 on.
+It fills the card: max_batch_total_tokens limits what the router admits, not what is allocated, from 0.9.4 on; a
+max_total_tokens that the pool cannot hold is refused at start (router/src/main.rs; backends/v3/src/lib.rs,
+NotEnoughMemory), one that was not told follows from the pool since 3.0.
 Memory that others hold counts as its own, so that a second process needs a larger fraction than the first.
 """
 
@@ -168,10 +170,41 @@ def _rules(release: _Release) -> MemoryRules:
         ),
         has_cache_bytes=False,
         adapters_on_vocabulary=False,  # adapters/lora.py loads linear layers
-        pool=PoolRules(usable=usable, kept=kept, warms_cache=True, of_free=True, holds_longest=False),
+        pool=PoolRules(
+            usable=usable,
+            kept=kept,
+            warms_cache=True,
+            of_free=True,
+            holds_longest=release >= (0, 9, 4),  # `max_total_tokens` must be <= `max_batch_total_tokens`
+            infers_longest=True,
+        ),
+        limits=_limits if release >= (2, 0) else _limits_v1,
         notes=_notes(release),
         share_option="cuda_memory_fraction",
     )
+
+
+def _limits_v1(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
+    """Too small: what its router turns away or lets wait (router/src/validation.rs, infer.rs)."""
+    prompt, total, requests = settings.max_input_tokens, settings.max_model_len or 1, settings.max_num_seqs or 1
+    if prompt is None:  # both follow from the pool
+        return (f"refused: more than {requests:,} requests at once (HTTP 429)",)
+    found = (
+        f"refused: prompts above {prompt:,} tokens, or {total:,} with the answer (HTTP 422), and more than "
+        f"{requests:,} requests at once (HTTP 429)"
+    )
+    at_once = tokens // total
+    if not 0 < at_once < requests:
+        return (found,)
+    return (found, f"the pool holds {at_once:,} requests of {total:,} tokens: others of the {requests:,} wait")
+
+
+def _limits(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
+    """The same since 2.0, where a request need not say how much it may answer."""
+    found = _limits_v1(settings, tokens)
+    if settings.max_input_tokens is None:
+        return found
+    return (*found, f"an answer of unsaid length is cut at {settings.max_model_len:,} tokens with its prompt")
 
 
 def _wiggle_room(release: _Release) -> tuple[float, float]:

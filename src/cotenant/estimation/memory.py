@@ -195,11 +195,13 @@ def _pool_warnings(memory: ReplicaMemory, windowed: bool) -> list[str]:
     """What an engine says nothing of: a pool below one longest sequence, a size that it has no option for."""
     found, settings = [], memory.settings
     length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
-    if memory.layout.groups and not memory.rules.pool.holds_longest:
-        blocks = memory.blocks
-        if 0 < blocks < memory.layout.sequence_blocks(length, batch):
-            tokens = memory.layout.tokens_as_printed(blocks, length, batch)
-            found.append(f"the pool holds {tokens:,} tokens: requests up to {length:,} are refused or cut there")
+    blocks = memory.blocks if memory.layout.groups else 0
+    if blocks and memory.rules.limits is not None:
+        found += memory.rules.limits(settings, memory.layout.tokens_as_printed(blocks, length, batch))
+    refuses = memory.rules.pool.needs_longest(settings)
+    if not refuses and 0 < blocks < memory.layout.sequence_blocks(length, batch):
+        tokens = memory.layout.tokens_as_printed(blocks, length, batch)
+        found.append(f"the pool holds {tokens:,} tokens: requests up to {length:,} are refused or cut there")
     if memory.rules.pool.of_free and not memory.rules.cache.hybrid and windowed:
         found.append("sliding layers are cached whole, every token of them")
     if settings.kv_cache_memory_bytes is not None and not memory.rules.has_cache_bytes:
@@ -331,7 +333,9 @@ def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, fr
 
 def _holds_something(memory: ReplicaMemory, stage: StageMemory, number: int) -> bool:
     """Whether an engine that asks for no more has room for a first block, beyond doubt."""
-    return not memory.rules.pool.holds_longest and stage.room.low >= memory.layout.block_bytes[number]
+    return not memory.rules.pool.needs_longest(memory.settings) and (
+        stage.room.low >= memory.layout.block_bytes[number]
+    )
 
 
 def _pool_check(
@@ -341,7 +345,7 @@ def _pool_check(
     blocks = memory.layout.sequence_blocks(length, memory.settings.max_num_batched_tokens or 1)
     what = f"the KV cache of one sequence of {length:,} tokens"
     least = cache.minimum_bytes
-    if not memory.rules.pool.holds_longest:
+    if not memory.rules.pool.needs_longest(memory.settings):
         blocks, what, least = 1, "the first block of the KV cache", 0
     need = blocks * memory.layout.block_bytes[number]
     if demand is not None and demand.kv_needed_bytes > least:

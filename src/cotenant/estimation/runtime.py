@@ -13,7 +13,7 @@ from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.engines.rules import RuntimeRules
 from cotenant.estimation.memo import IdentityCache
 from cotenant.units import KIB, MIB
@@ -69,6 +69,7 @@ def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: Run
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
         settings.enforce_eager, settings.speculation and settings.speculation.tokens, settings.max_graph_batch,
         settings.max_model_len if rules.slot_bytes else 0,
+        settings.max_num_batched_tokens if rules.prefill_sizes else 0,
     )  # fmt: skip
     return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries))
 
@@ -131,4 +132,15 @@ def _graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> 
     if settings.enforce_eager or model.encoder_only or not graph_count(settings, rules):
         return None
     value = _GRAPH_POOL + graph_count(settings, rules) * model.num_layers * _GRAPH_NODES
+    value += _prefill_graphs(model, settings, rules)
     return Interval(value // 4, value, value * 5 // 2 + 100 * MIB + rules.graph_slack_bytes)
+
+
+def _prefill_graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> int:
+    """Graphs of a prefill's pieces beside those of decode batches."""
+    if not rules.prefill_sizes:
+        return 0
+    if any(group.kind is AttentionKind.LATENT for group in model.layer_groups):
+        return rules.latent_prefill_bytes
+    batch = settings.max_num_batched_tokens or 1
+    return rules.prefill_bytes * sum(size <= batch for size in rules.prefill_sizes)
