@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from bench.accuracy_engines import other_versions
+from bench.accuracy_formats import format_of, with_recipe
 from bench.accuracy_unsaid import DRAFT_TOKENS, unsaid, unusual
 from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.drafts import find_draft
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.models import find_entry
-from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Speculation, Version
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
-from cotenant.domain.model import ModelSpec, Role
-from cotenant.domain.quantization import QuantizationFormat
+from cotenant.domain.model import ModelSpec
 from cotenant.engines import find_engine
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import CotenantError, UnsupportedError
@@ -93,7 +92,7 @@ def _estimate(
     layout = cache_layout(served_model(model, settings), resolved, engine.rules(version).cache)
     used = round((row.get("other_gpu_users_gib") or 0) * GIB)
     return layout, estimate_memory(
-        model, chosen, settings, engine=engine, version=version, format=_format(row, model), used_bytes=used
+        model, chosen, settings, engine=engine, version=version, format=format_of(row, model), used_bytes=used
     )
 
 
@@ -121,7 +120,8 @@ def _versions(row: Row) -> list[tuple[EngineRules, Version]]:
 
 @lru_cache(maxsize=512)
 def _read_model(path: Path, name: str) -> ModelSpec:
-    return read_model_config(json.loads(path.read_text(encoding="utf-8")), name=name, source=path.name)
+    config = with_recipe(json.loads(path.read_text(encoding="utf-8")), name)
+    return read_model_config(config, name=name, source=path.name)
 
 
 @lru_cache(maxsize=512)
@@ -130,7 +130,7 @@ def _from_catalogue(name: str) -> ModelSpec:
     entry = find_entry(name)
     if entry is None:
         raise UnsupportedError("the config holds class defaults, not this model's sizes")
-    return read_model_config(entry.config, name=name, source=entry.config_source)
+    return read_model_config(with_recipe(entry.config, name), name=name, source=entry.config_source)
 
 
 def _model(configs: Path, row: Row) -> ModelSpec:
@@ -140,7 +140,7 @@ def _model(configs: Path, row: Row) -> ModelSpec:
         model = _from_catalogue(row["model"] or "")
     else:
         model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
-    if model.cache_dtype and _format(row, model).name != model.quantization:
+    if model.cache_dtype and format_of(row, model).name != model.quantization:
         model = replace(model, cache_dtype="")  # another checkpoint of the same structure
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
@@ -228,66 +228,3 @@ def _speculation(text: str | None, target: str) -> Speculation | None:
     told = next((int(word) for word in words[1:] if word.isdigit()), None)
     tokens = told or (known.tokens if known else DRAFT_TOKENS.get(method, 1))
     return Speculation(method, tokens, draft_model(known) if known else None)
-
-
-def _every_linear(chosen: QuantizationFormat, model: ModelSpec) -> QuantizationFormat:
-    """AutoRound quantises every linear layer of the blocks, those of recurrent mixers too; for mixtures of
-    experts its recipes leave some in 16 bits."""
-    storage = {**chosen.storage, Role.STATE: chosen.storage[Role.ATTENTION]}
-    return replace(chosen, name="auto-round-int4" if model.num_experts else chosen.name, storage=storage)
-
-
-def _experts_only(chosen: QuantizationFormat, group_size: int) -> QuantizationFormat:
-    """The experts in the format, all else in 16 bits."""
-    experts = replace(chosen.storage[Role.EXPERT], group_size=group_size)
-    return replace(chosen, name="int4-experts", storage={Role.EXPERT: experts})
-
-
-# Checkpoints whose recipe is published: Laguna's INT4 is symmetric, in groups of 32 (public benchmarks of it name
-# compressed-tensors-int4-g32-symmetric), with its projections in BF16.
-_RECIPES = (("laguna-s-2.1-int4", "w4a16", 32),)
-
-
-_NAMED = ("int4", "8bit", "4bit", "fp8", "nvfp4", "awq", "gptq", "w4a16", "w8a8")
-
-
-def _format(row: Row, model: ModelSpec) -> QuantizationFormat:
-    """The format that the row names, else the checkpoint's own, else plain."""
-    text = (row["quantization"] or "").lower()
-    name = (row["model"] or "").lower()
-    for mark, known, group_size in _RECIPES:
-        if mark in name:
-            return _experts_only(find_format(known), group_size)
-    if not text and not any(mark in name for mark in _NAMED):
-        own = model.quantization
-        return find_format(own) if own else find_format("bf16")
-    if text == "fp8" and model.quantization.startswith("fp8"):
-        return find_format(model.quantization)
-    if "nvfp4" in f"{text} {name}" and "nvfp4" in model.quantization:
-        return find_format(model.quantization)
-    if not text and ("8bit" in name or "int8" in name):  # zero points, mixers and drafts: unsaid
-        return replace(find_format("gptq-int8"), name="int8-by-name")
-    if "8bit" in name or "int8" in name:
-        return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
-    if "bitsandbytes" in text and "unsloth-bnb" in name:  # some layers stay in 16 bits
-        return replace(find_format("bnb-nf4"), name="bnb-nf4-dynamic")
-    if "auto_round" in text:
-        return _every_linear(find_format("gptq-int4"), model)
-    for mark, chosen in (
-        ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"), ("gptq", "gptq-int4"),
-        ("bitsandbytes", "bnb-nf4"), ("w4a16", "w4a16"), ("fp8", "fp8"),
-    ):  # fmt: skip
-        if mark in text:
-            return find_format(chosen)
-    if "8bit" in name or "int8" in name:
-        return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
-    for mark, chosen in (
-        ("nvfp4", "nvfp4"),
-        ("int4", "w4a16"),
-        ("w4a16", "w4a16"),
-        ("fp8", "fp8"),
-        ("w8a8", "int8"),
-    ):
-        if mark in name:
-            return find_format(chosen)
-    raise UnsupportedError(f"nothing says which format {text!r} means")

@@ -1,4 +1,4 @@
-"""Recipes of published checkpoints whose name alone would mislead: layers that stay in 16 bits, the cache's type."""
+"""Recipes of published checkpoints whose name alone misleads: layers that stay in 16 bits, the cache's type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """One recipe: `names` are short names of checkpoints in lower case, `quantization_config` what their
-    config.json says or is known to amount to; `checkpoint_gb` what the files are published to take (10^9 bytes)."""
+    config.json says or amounts to; `checkpoint_gb` what the files are published to take (10^9 bytes)."""
 
     names: tuple[str, ...]
     quantization_config: Mapping[str, Any]
