@@ -19,7 +19,8 @@ Row = Mapping[str, Any]
 # What a flag may mean: the start of our formats' names. compressed-tensors and modelopt hold many.
 _MEANS = {
     "fp8": ("fp8",), "mxfp4": ("mxfp4",), "nvfp4": ("nvfp4", "mixed-nvfp4"), "modelopt": ("",),
-    "awq": ("awq", "w4a16"), "gptq": ("gptq",), "compressed": ("",), "bitsandbytes": ("bnb",), "w4a16": ("w4a16",), "auto": ("gptq",),
+    "awq": ("awq", "w4a16"), "gptq": ("gptq",), "compressed": ("",), "bitsandbytes": ("bnb",), "w4a16": ("w4a16",),
+    "auto": ("gptq",),
 }  # fmt: skip
 _GGUF = re.compile(r"(i?q\d_[a-z0-9_]*|f16|bf16)")
 # (mark in a flag, format), then (mark in a name, format): the first that stands there.
