@@ -30,6 +30,7 @@ class Target:
 
 TARGETS = {
     "commands": Target("commands", "shell scripts and env files, started in order"),
+    "systemd": Target("systemd", "systemd units"),
     "compose": Target("compose", "Docker Compose"),
     "kubernetes": Target("kubernetes", "Kubernetes: Deployments, shared cards by resource claims"),
     "kubernetes-time-slicing": Target(

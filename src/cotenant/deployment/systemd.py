@@ -1,0 +1,96 @@
+"""systemd units: a service a replica, each after the one before it on its cards answers, and a target for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cotenant.deployment.launch import LOAD_S, Launch, apart, folder, launches, nodes, path_notes
+from cotenant.deployment.quoting import unit
+from cotenant.domain.deployment import DeployFile
+from cotenant.domain.plan import Plan
+
+HOME = "/opt/cotenant"
+"""Where services run: relative paths and the files beside them are looked up there."""
+
+_SECRETS = "/etc/cotenant/secrets.env"
+
+
+def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+    """`cotenant-NAME.service` for each replica and `cotenant.target`, by machine."""
+    found = launches(plan)
+    made = [file for node, each in nodes(found).items() for file in _node(folder(node, found), each)]
+    places = "units go to /etc/systemd/system, other files to /opt/cotenant"
+    token = f"gated models need a line HF_TOKEN=... in {_SECRETS}, readable by root alone"
+    start = "engines are looked up in /opt/cotenant/bin first; `systemctl start cotenant.target` starts all"
+    return tuple(made), (places, token, start, *path_notes(found, f"in {HOME}, or at that path"))
+
+
+def _node(place: str, found: Sequence[Launch]) -> Iterator[DeployFile]:
+    for one in found:
+        yield DeployFile(f"{place}{_service_name(one.name)}", _service(apart(one)))
+        for name, text in one.files.items():
+            yield DeployFile(f"{place}{name}", text)
+    yield DeployFile(f"{place}cotenant.target", _target(found))
+
+
+def _service_name(name: str) -> str:
+    return f"cotenant-{name}.service"
+
+
+def _service(one: Launch) -> str:
+    after = [_service_name(name) for name in one.waits_for]
+    told = {
+        "PATH": f"{HOME}/bin:/usr/local/bin:/usr/bin:/bin",
+        "HOME": HOME,
+        **one.card_variables,
+        **one.variables,
+    }
+    environment = [f"Environment={unit(f'{name}={value}', expands=False)}" for name, value in told.items()]
+    lines = [
+        "[Unit]",
+        f"Description=LLM replica {one.name} (cotenant)",
+        "After=" + " ".join(["network-online.target", *after]),
+        "Wants=network-online.target",
+        "PartOf=cotenant.target",
+        "",
+        "[Service]",
+        "Type=exec",
+        "User=cotenant",
+        f"WorkingDirectory={HOME}",
+        f"EnvironmentFile=-{_SECRETS}",
+        *environment,
+        f"ExecStart={_words(one.argv)}",
+        f"ExecStartPost={_words(_wait(one))}",
+        *([f"ExecStartPost={_words(one.after_start)}"] if one.after_start else []),
+        f"TimeoutStartSec={LOAD_S}",
+        "TimeoutStopSec=120",
+        "Restart=on-failure",
+        "RestartSec=10",
+        "LimitMEMLOCK=infinity",
+        "",
+        "[Install]",
+        "WantedBy=cotenant.target",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _words(words: Sequence[str]) -> str:
+    """Through env, which looks in the service's own PATH; systemd itself would not."""
+    return " ".join(unit(word) for word in ("/usr/bin/env", *words))
+
+
+def _wait(one: Launch) -> tuple[str, ...]:
+    """A start ends when this does, so that whoever comes after waits for the load."""
+    retries = ("--retry", str(LOAD_S), "--retry-delay", "1", "--retry-connrefused", "--retry-all-errors")
+    return ("curl", "-fsS", "-o", "/dev/null", *retries, one.health_url)
+
+
+def _target(found: Sequence[Launch]) -> str:
+    wants = " ".join(_service_name(one.name) for one in found)
+    return f"""[Unit]
+Description=LLM replicas of this machine (cotenant)
+Wants={wants}
+
+[Install]
+WantedBy=multi-user.target
+"""
