@@ -193,7 +193,8 @@ def _warnings(model: ModelSpec, gpu: GpuSpec, memory: ReplicaMemory, used_bytes:
 
 def _pool_warnings(memory: ReplicaMemory, windowed: bool) -> list[str]:
     """What an engine says nothing of: a pool below one longest sequence, a size that it has no option for."""
-    found, settings = [], memory.settings
+    found: list[str] = []
+    settings = memory.settings
     length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
     blocks = memory.blocks if memory.layout.groups else 0
     if blocks and memory.rules.limits is not None:
