@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
@@ -33,6 +35,10 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
     help="How long a request waits before a busy model makes room for its own.",
 )
 @click.option("--compare", metavar="A,B,...", help="Several policies side by side, the same requests for each.")
+@click.option(
+    "--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+    help="Also write a report with plots: one file, to be opened in a browser.",
+)  # fmt: skip
 @json_option
 @reports_errors
 def command(
@@ -43,6 +49,7 @@ def command(
     policy: str,
     patience: str,
     compare: str | None,
+    html: Path | None,
     as_json: bool,
 ) -> int:
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
@@ -60,6 +67,12 @@ def command(
             )
             for one in policies
         ]  # fmt: skip
+    if html is not None:
+        from cotenant.edge.store import write_atomic
+        from cotenant.report.replay_html import replay_html
+
+        words = f"cotenant simulate {Path(fleet).name}"
+        write_atomic(html, replay_html(found, title=f"Simulation of {Path(fleet).name}", command=words).encode())
     if as_json:
         from cotenant.report.replay_document import comparison_document, replay_document
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -12,6 +13,60 @@ class Percentiles:
     p50: float
     p95: float
     p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Seconds that 0, 1, 2 ... 100 % of the requests did not exceed; empty where nothing finished."""
+
+    ttft_s: tuple[float, ...] = ()
+    tpot_s: tuple[float, ...] = ()
+    e2e_s: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSeries:
+    """One model over time, a mean for each part of the timeline: requests/s that came, requests that waited for
+    their first token, that wrote, and the share 0..1 of time in which its replicas worked."""
+
+    model: str
+    arrivals: tuple[float, ...]
+    waiting: tuple[float, ...]
+    running: tuple[float, ...]
+    busy: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySeries:
+    """What one replica holds of each of its cards over time, in bytes: `fixed` but for the cache (weights,
+    activations, runtime; what is left of it while it sleeps), `kv` the cache in use, `reserved` its pool."""
+
+    replica: str
+    cards: tuple[str, ...]
+    fixed_bytes: tuple[float, ...]
+    kv_bytes: tuple[float, ...]
+    reserved_bytes: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Starved:
+    """Seconds that requests of `model` waited for a first token while `by` had the cards: another model, the model
+    itself (its own load), or "" where nobody worked (a model was loaded)."""
+
+    model: str
+    by: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A replay over time: equal parts of `part_s` seconds from 0 on. `capacity_bytes` by card."""
+
+    part_s: float
+    models: tuple[ModelSeries, ...]
+    memory: tuple[MemorySeries, ...]
+    capacity_bytes: Mapping[str, int]
+    starved: tuple[Starved, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +92,7 @@ class ModelReplay:
     slo_held: bool | None
     at_percentile: tuple[float | None, float | None] | None
     preemptions: int
+    curves: Curves = Curves()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +126,7 @@ class Replay:
     replicas: tuple[ReplicaReplay, ...]
     warnings: tuple[str, ...] = ()
     input_hash: str = ""
+    timeline: Timeline | None = None
 
     @property
     def slo_held(self) -> bool:

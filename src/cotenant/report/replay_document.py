@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from cotenant.domain.replay import Percentiles, Replay
+from cotenant.domain.replay import Percentiles, Replay, Timeline
 from cotenant.report.document import Document, header
 
 
@@ -38,7 +38,19 @@ def replay_document(replay: Replay, *, catalogue: str) -> Document:
             for model in replay.models
         ],
         "replicas": [{**asdict(replica), "cards": list(replica.cards)} for replica in replay.replicas],
+        "timeline": None if replay.timeline is None else _timeline(replay.timeline),
         "warnings": list(replay.warnings),
+    }
+
+
+def _timeline(timeline: Timeline) -> Document:
+    """Equal parts of `part_s` seconds: means by model, bytes by replica; who had the cards meanwhile."""
+    return {
+        "part_s": timeline.part_s,
+        "capacity_bytes": dict(timeline.capacity_bytes),
+        "models": [asdict(one) for one in timeline.models],
+        "memory": [asdict(one) for one in timeline.memory],
+        "starved": [asdict(one) for one in timeline.starved],
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cotenant.domain.replay import ModelReplay, Percentiles, Replay
+from cotenant.domain.replay import ModelReplay, Percentiles, Replay, Timeline
 from cotenant.report.tables import print_warnings, table
 from cotenant.units import format_percent, format_seconds
 
@@ -18,20 +18,23 @@ _BAR = 20  # cells of a small bar
 
 def print_replay(replay: Replay, console: Console) -> None:
     """The headline, the models, the replicas, the warnings."""
-    requests = sum(model.requests for model in replay.models)
-    judged = [model for model in replay.models if model.slo_held is not None]
-    missed = [model.model for model in judged if not model.slo_held]
-    verdict = f"SLO missed by {', '.join(missed)}" if missed else "every SLO held" if judged else "no SLO to hold"
-    console.print(
-        f"{requests:,} requests in {format_seconds(replay.duration_s)} ({replay.policy}, seed {replay.seed}):"
-        f" {verdict}",
-        style="bold",
-    )
+    console.print(headline(replay), style="bold")
     console.print()
     console.print(_models(replay))
     console.print()
     console.print(_replicas(replay))
+    print_starved(replay.timeline, console)
     print_warnings(console, replay.warnings)
+
+
+def headline(replay: Replay) -> str:
+    """One line: how much, under which policy, and whether promises were kept."""
+    requests = sum(model.requests for model in replay.models)
+    judged = [model for model in replay.models if model.slo_held is not None]
+    missed = [model.model for model in judged if not model.slo_held]
+    verdict = f"SLO missed by {', '.join(missed)}" if missed else "every SLO held" if judged else "no SLO to hold"
+    when = f"{format_seconds(replay.duration_s)} ({replay.policy}, seed {replay.seed})"
+    return f"{requests:,} requests in {when}: {verdict}"
 
 
 def print_comparison(replays: Sequence[Replay], console: Console) -> None:
@@ -49,12 +52,35 @@ def print_comparison(replays: Sequence[Replay], console: Console) -> None:
             found = replay.models[place]
             grid.add_row(
                 model.model if replay is first else "", replay.policy, f"{found.finished:,} of {found.requests:,}",
-                _pair(found.ttft_s), _pair(found.tpot_s), f"{found.goodput:.2f}", _slo(found),
+                pair(found.ttft_s), pair(found.tpot_s), f"{found.goodput:.2f}", slo_words(found),
             )  # fmt: skip
     console.print(grid)
     warnings = dict.fromkeys(f"{replay.policy}: {text}" for replay in replays for text in replay.warnings)
     shared = [text for text in first.warnings if all(text in replay.warnings for replay in replays)]
     print_warnings(console, [*shared, *(text for text in warnings if text.partition(": ")[2] not in shared)])
+
+
+def print_starved(timeline: Timeline | None, console: Console) -> None:
+    """Of each model that waited on others: who had its cards meanwhile, in shares of its waiting."""
+    lines = []
+    for model in timeline.models if timeline is not None else ():
+        mine = [one for one in timeline.starved if one.model == model.model] if timeline is not None else []
+        whole = sum(one.seconds for one in mine)
+        if any(one.by != model.model and one.seconds > 0.05 * whole for one in mine):
+            named = (
+                f"{_who(one.by, model.model)} {format_percent(one.seconds / whole)}"
+                for one in mine
+                if one.seconds >= 0.005 * whole
+            )
+            lines.append(f"{model.model} waited {whole:,.0f} s for first tokens: {', '.join(named)}")
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _who(by: str, model: str) -> str:
+    return "its own load" if by == model else f"{by} at work" if by else "a model being loaded"
 
 
 def _models(replay: Replay) -> Table:
@@ -63,8 +89,8 @@ def _models(replay: Replay) -> Table:
     )
     for model in replay.models:
         grid.add_row(
-            model.model, f"{model.requests:,}", f"{model.rate:.2f}", _pair(model.ttft_s), _pair(model.tpot_s),
-            _pair(model.e2e_s), f"{model.goodput:.2f}", _slo(model),
+            model.model, f"{model.requests:,}", f"{model.rate:.2f}", pair(model.ttft_s), pair(model.tpot_s),
+            pair(model.e2e_s), f"{model.goodput:.2f}", slo_words(model),
         )  # fmt: skip
     return grid
 
@@ -80,11 +106,13 @@ def _replicas(replay: Replay) -> Table:
     return grid
 
 
-def _pair(found: Percentiles | None) -> str:
+def pair(found: Percentiles | None) -> str:
+    """Median and 95th percentile."""
     return "-" if found is None else f"{format_seconds(found.p50)} / {format_seconds(found.p95)}"
 
 
-def _slo(model: ModelReplay) -> str:
+def slo_words(model: ModelReplay) -> str:
+    """Whether its SLO held, and the share of requests that kept it."""
     if model.slo_held is None:
         return "-"
     return f"{'held' if model.slo_held else 'missed'}, {format_percent(model.attainment, digits=1)}"

@@ -36,6 +36,7 @@ class Hosting:
     times: StepTimes
     claimed_bytes: int
     runtime_bytes: int
+    kv_cache_bytes: int
     swap_s: Mapping[str, tuple[float, float]]
 
 
@@ -84,5 +85,6 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         replica.id, replica.model, cards, limits, StepCosts.of(times), times,
         claimed_bytes=rank.claimed_bytes,
         runtime_bytes=rank.runtime.bytes.value,
+        kv_cache_bytes=rank.kv_cache.bytes.value,
         swap_s=swap_seconds(rank.weights.bytes.value, estimate.gpu),
     )  # fmt: skip

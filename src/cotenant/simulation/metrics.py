@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cotenant.domain.replay import ModelReplay, Percentiles
+from cotenant.domain.replay import Curves, ModelReplay, Percentiles
 from cotenant.domain.workload import Slo
 from cotenant.simulation.load import Outcome, Requests, Status
 
@@ -49,6 +49,7 @@ def model_replay(
         slo_held=None if slo is None or at is None else _held(slo, at, int(done.sum()) < count),
         at_percentile=at,
         preemptions=outcome.preemptions,
+        curves=Curves(curve(ttft), curve(tpot), curve(e2e)),
     )
 
 
@@ -57,6 +58,15 @@ def percentiles(seconds: Any) -> Percentiles | None:
     if not len(seconds):
         return None
     return Percentiles(*(_at(seconds, percent) or 0.0 for percent in (50, 95, 99)))
+
+
+def curve(seconds: Any) -> tuple[float, ...]:
+    """What 0, 1 ... 100 % of them do not exceed, six digits each; empty of nothing."""
+    if not len(seconds):
+        return ()
+    ordered = np.sort(seconds)
+    places = np.maximum(0, np.ceil(np.linspace(0, 1, 101) * len(ordered)).astype(np.int64) - 1)
+    return tuple(float(f"{value:.6g}") for value in ordered[places])
 
 
 def _at(seconds: Any, percent: float) -> float | None:

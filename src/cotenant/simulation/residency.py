@@ -10,7 +10,7 @@ cards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from cotenant.policy.eviction import least_recent, may_swap
@@ -42,6 +42,7 @@ class Resident:
     until_fs: int = 0  # end of waking or falling asleep
     used_fs: int = -1
     wakes: int = 0
+    spells_fs: list[list[int]] = field(default_factory=list)  # [began to wake, was awake, was asleep again]
 
     @property
     def holds_bytes(self) -> int:
@@ -90,10 +91,12 @@ class Residency:
             one.used_fs = now
         if one.state is State.WAKING and one.until_fs <= now:
             one.state, one.used_fs = State.AWAKE, now
+            one.spells_fs[-1].append(now)
         if one.state is State.DRAINING and not one.replica.running:
             one.state, one.until_fs = State.FALLING_ASLEEP, now + one.sleep_fs
         if one.state is State.FALLING_ASLEEP and one.until_fs <= now:
             one.state, one.replica.admitting = State.ASLEEP, True
+            one.spells_fs[-1].append(now)
 
     def _wanting(self, now: int) -> list[Resident]:
         """Sleepers with requests, the one with the oldest first."""
@@ -108,6 +111,7 @@ class Residency:
         if not short:
             one.state, one.until_fs = State.WAKING, now + one.wake_fs
             one.wakes += 1
+            one.spells_fs.append([now])
             return
         for card in short:
             self._make_room(card, wanted, _waited(one, now), now)

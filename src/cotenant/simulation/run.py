@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Plan
-from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay
+from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay, Timeline
 from cotenant.errors import InputError, UnsupportedError
 from cotenant.simulation import fast
 from cotenant.simulation.costs import FS_PER_S
@@ -20,6 +20,7 @@ from cotenant.simulation.load import Outcome
 from cotenant.simulation.metrics import model_replay
 from cotenant.simulation.replica import Replica
 from cotenant.simulation.residency import Residency, Resident
+from cotenant.simulation.timeline import Lived, timeline
 from cotenant.simulation.workload import Workload, workload
 from cotenant.units import format_bytes
 
@@ -90,7 +91,47 @@ def replay(
         ),
         warnings=tuple(_warnings(models, found, end, span)),
         input_hash=plan.input_hash,
+        timeline=_timeline(plan, hostings, owner, outcomes, residency, max(end, span)),
     )
+
+
+def _timeline(
+    plan: Plan,
+    hostings: Sequence[Hosting],
+    owner: Mapping[int, _Model],
+    outcomes: Sequence[Outcome],
+    residency: Residency | None,
+    end: float,
+) -> Timeline:
+    names = _card_names(plan)
+    lives = [
+        Lived(
+            id=one.id,
+            model=one.model,
+            cards=tuple(names[card] for card in one.cards),
+            requests=owner[place].work.requests,
+            outcome=outcomes[place],
+            claimed_bytes=one.claimed_bytes,
+            asleep_bytes=0 if residency is None else residency.residents[place].asleep_bytes,
+            kv_bytes=one.kv_cache_bytes,
+            pool_tokens=one.limits.num_blocks * one.limits.block_size,
+            spells_s=None if residency is None else _spells(residency.residents[place], end),
+        )
+        for place, one in enumerate(hostings)
+    ]
+    capacity = {names[gpu.device.node, gpu.device.index]: gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus}
+    return timeline(lives, end_s=end, capacity_bytes=capacity)
+
+
+def _spells(resident: Resident, end: float) -> tuple[tuple[float, float, float], ...]:
+    """Seconds at which it began to wake, was awake, and was asleep again."""
+    padded = ((*spell, end * FS_PER_S, end * FS_PER_S)[:3] for spell in resident.spells_fs)
+    return tuple((began / FS_PER_S, awake / FS_PER_S, asleep / FS_PER_S) for began, awake, asleep in padded)
+
+
+def _card_names(plan: Plan) -> dict[tuple[int, int], str]:
+    devices = [gpu.device for gpu in plan.gpus]
+    return {(one.node, one.index): f"{one.type} #{one.node}.{one.index}" for one in devices}
 
 
 def check_policy(policy: str) -> None:
@@ -230,11 +271,11 @@ def _merged(outcomes: Sequence[Outcome], count: int) -> Outcome:
 def _replica(
     one: Hosting, host: Host, outcome: Outcome, end: float, plan: Plan, resident: Resident | None
 ) -> ReplicaReplay:
-    types = {(gpu.device.node, gpu.device.index): gpu.device.type for gpu in plan.gpus}
+    names = _card_names(plan)
     return ReplicaReplay(
         id=one.id,
         model=one.model,
-        cards=tuple(f"{types[card]} #{card[0]}.{card[1]}" for card in one.cards),
+        cards=tuple(names[card] for card in one.cards),
         requests=host.replica.taken,
         steps=outcome.steps,
         busy=outcome.busy_ns / 1e9 / end,
