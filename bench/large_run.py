@@ -53,7 +53,8 @@ def table(count: int, trace: Path | None) -> Any:
 
 def sites(costs: StepCosts, *, contended: bool) -> tuple[list[Site], list[list[int]]]:
     """Two replicas of each model; without contention each has a card to itself."""
-    found, hosts = [], []
+    found: list[Site] = []
+    hosts: list[list[int]] = []
     for model in range(MODELS):
         hosts.append([len(found), len(found) + 1])
         shared = (2 * model % CARDS, (2 * model + 1 + 2 * (model // 4)) % CARDS)

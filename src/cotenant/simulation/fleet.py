@@ -180,9 +180,7 @@ def compiled(with_numba: bool = True) -> Any:
     Calls are laid into one function, and nothing in it counts references (it makes no object): that is half the
     speed.
     """
-    used: tuple[FunctionType, ...] = (
-        *dict.fromkeys((*core.USED, *fleet_steps.USED, *fleet_core.USED, stretched)),
-    )
+    used: tuple[Any, ...] = (*dict.fromkeys((*core.USED, *fleet_steps.USED, *fleet_core.USED, stretched)),)
     stamp = crc32(repr([fast.OPTIONS, *((one.__code__.co_code, one.__code__.co_consts) for one in used)]).encode())
     plain = fleet_core.build(stamp)
     if not with_numba:

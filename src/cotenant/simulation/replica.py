@@ -17,6 +17,7 @@ from cotenant.policy.order import ranks
 from cotenant.policy.preemption import must_preempt, victim
 from cotenant.simulation.costs import FS_PER_NS, StepCosts
 from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status, sorted_log
+from cotenant.simulation.pool import Borrower, Pool
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +41,16 @@ class Replica:
     `taken` counts the requests that came, `closed` those that left for good, in whatever way.
     """
 
-    def __init__(self, requests: Requests, limits: Limits, costs: StepCosts) -> None:
+    def __init__(
+        self,
+        requests: Requests,
+        limits: Limits,
+        costs: StepCosts,
+        *,
+        pool: Pool | None = None,
+        share: Borrower | None = None,
+    ) -> None:
+        """Blocks are its own, or `share`d out of a `pool` up to as many."""
         self.limits, self.costs, self.requests = limits, costs, requests
         self._rank = ranks(requests.priority.tolist(), requests.arrival_ns.tolist())
         self._inputs, self._outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
@@ -53,14 +63,26 @@ class Replica:
         self.running: list[Sequence] = []
         self.admitting = True  # whether the queue may move
         self.reading = False  # whether the step in progress reads prompts
-        self.free_blocks = limits.num_blocks
+        self._pool, self._share = pool, share
+        self._held = self._most_held = 0
         count = len(requests)
         self._generated = [0] * count
         self._status = [int(Status.UNFINISHED)] * count
         self._first, self._finish, self._has_first = [0] * count, [0] * count, [False] * count
         self._log: list[tuple[int, int, int, int]] = []
         self._preempted = self.preemptions = self.steps = self.closed = self.taken = 0
-        self._least_free = limits.num_blocks
+
+    @property
+    def free_blocks(self) -> int:
+        """Blocks that it may take: those of its pool that it does not hold, and that nobody else does."""
+        own = self.limits.num_blocks - self._held
+        return own if self._pool is None or self._share is None else min(own, self._pool.free_blocks(self._share))
+
+    def _take(self, blocks: int) -> None:
+        """Take blocks, or with a negative number give them back."""
+        self._held += blocks
+        if self._share is not None:
+            self._share.held_blocks = self._held
 
     @property
     def has_work(self) -> bool:
@@ -101,7 +123,7 @@ class Replica:
         self._grow(now_fs)
         self._continue_prompt(now_fs)
         self._admit(now_fs)
-        self._least_free = min(self._least_free, self.free_blocks)
+        self._most_held = max(self._most_held, self._held)
         decoding = [one for one in self.running if one.decoding]
         reading = [one for one in self.running if not one.decoding]
         self.reading = any(one.chunk for one in reading)
@@ -138,7 +160,7 @@ class Replica:
             self._preempt(now_fs)
         for one in growing:
             one.blocks += 1
-        self.free_blocks -= len(growing)
+        self._take(len(growing))
         for one in self.running:
             one.chunk = 1 if one.decoding else 0
 
@@ -151,7 +173,7 @@ class Replica:
                 self._preempt(now_fs)
             if one in self.running:
                 one.blocks += wanted
-                self.free_blocks -= wanted
+                self._take(wanted)
 
     def _admit(self, now_fs: int) -> None:
         """The first of the queue joins, and again, as long as it may."""
@@ -168,7 +190,7 @@ class Replica:
             heapq.heappop(self.waiting)
             target = self._inputs[request] + self._outputs[request]
             self.running.append(Sequence(request, rank, known, target, blocks=blocks, chunk=chunk))
-            self.free_blocks -= blocks
+            self._take(blocks)
             self._note(now_fs, Event.ADMIT, request)
 
     def _budget(self) -> int:
@@ -177,7 +199,7 @@ class Replica:
     def _preempt(self, now_fs: int) -> None:
         """The lowest in rank gives up its blocks and waits again; what it wrote, it will read as prompt."""
         one = self.running.pop(victim([one.rank for one in self.running], len(self.running)))
-        self.free_blocks += one.blocks
+        self._take(-one.blocks)
         self._generated[one.request] = one.known - self._inputs[one.request]
         self._preempted += 1
         self.preemptions += 1
@@ -201,7 +223,7 @@ class Replica:
             heapq.heapify(self.waiting)
 
     def _leave(self, one: Sequence, status: Status, now_fs: int) -> None:
-        self.free_blocks += one.blocks
+        self._take(-one.blocks)
         self._close(one.request, status, now_fs)
 
     def _close(self, request: int, status: Status, now_fs: int) -> None:
@@ -223,6 +245,6 @@ class Replica:
             steps=self.steps,
             busy_ns=busy_fs // FS_PER_NS,
             end_ns=end_fs // FS_PER_NS,
-            kv_high_water_blocks=self.limits.num_blocks - self._least_free,
+            kv_high_water_blocks=self._most_held,
             log=sorted_log(self._log),
         )

@@ -18,13 +18,14 @@ from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Outcome
 from cotenant.simulation.metrics import model_replay
-from cotenant.simulation.replica import Replica
 from cotenant.simulation.residency import Residency, Resident
 from cotenant.simulation.timeline import Lived, timeline
+from cotenant.simulation.together import TOGETHER, cross_cost
+from cotenant.simulation.together import hosts as together
 from cotenant.simulation.workload import Workload, workload
 from cotenant.units import format_bytes
 
-POLICIES = ("static", "swap", "swap-2", "restart")
+POLICIES = (*TOGETHER, "swap", "swap-2", "restart")
 PATIENCE_S = 10.0
 DURATION_S = 300.0
 _COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
@@ -55,7 +56,7 @@ def replay(
 ) -> Replay:
     """What the plan's replicas make of `duration_s` seconds of traffic (by default its traces whole, else 300 s).
 
-    static: each replica keeps its memory and shares the time of its cards (`kernel`). The others: replicas take
+    static, elastic, spatial: each replica keeps its place on its cards (`together`). The others: replicas take
     turns in the memory of their cards (`residency`), `patience_s` being how long a request waits before a busy
     neighbour makes room. The same seed gives the same answer. Raises InputError for an unknown policy, a patience
     or a duration that is none.
@@ -69,12 +70,9 @@ def replay(
     progress("drawing requests")
     models = [_model(number, request, hostings, seed, span) for number, request in enumerate(requests)]
     owner = {host: model for model in models for host in model.hosts}
-    hosts = [
-        Host(Replica(owner[place].work.requests, one.limits, one.costs), one.cards)
-        for place, one in enumerate(hostings)
-    ]
-    residency = None if policy == "static" else _residency(plan, hosts, hostings, policy, patience_s)
-    outcomes = _serve(models, hosts, hostings, residency, span, progress)
+    hosts = together(policy, [owner[place].work.requests for place in range(len(hostings))], hostings)
+    residency = None if policy in TOGETHER else _residency(plan, hosts, hostings, policy, patience_s)
+    outcomes = _serve(policy, models, hosts, hostings, residency, span, progress)
     found = [_figures(model, outcomes, hostings, span) for model in models]
     end = max((host.last_fs for host in hosts), default=0) / 1e15
     return Replay(
@@ -184,6 +182,7 @@ def _model(number: int, request: ModelRequest, hostings: Sequence[Hosting], seed
 
 
 def _serve(
+    policy: str,
     models: Sequence[_Model],
     hosts: Sequence[Host],
     hostings: Sequence[Hosting],
@@ -193,7 +192,7 @@ def _serve(
 ) -> list[Outcome]:
     """Replicas that nobody disturbs go to the fast core, the others through the kernel together."""
     outcomes: dict[int, Outcome] = {}
-    for model in models if residency is None else ():
+    for model in models if policy == "static" else ():
         if not model.work.users and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
             (place,) = model.hosts
             progress(f"simulating {hostings[place].id}")
@@ -209,6 +208,7 @@ def _serve(
             streams,
             until_ns=round((_GRACE * span + _GRACE_S) * _NS_PER_S),
             residency=residency,
+            cross=cross_cost(policy),
             progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"),
         )
     for model, stream in zip(together, streams, strict=True):
@@ -280,8 +280,8 @@ def _replica(
         steps=outcome.steps,
         busy=outcome.busy_ns / 1e9 / end,
         slowdown=host.busy_fs / host.alone_fs if host.alone_fs else 1.0,
-        kv_blocks=one.limits.num_blocks,
-        kv_high_water=outcome.kv_high_water_blocks / one.limits.num_blocks,
+        kv_blocks=host.replica.limits.num_blocks,
+        kv_high_water=outcome.kv_high_water_blocks / host.replica.limits.num_blocks,
         preemptions=outcome.preemptions,
         wakes=None if resident is None else resident.wakes,
     )

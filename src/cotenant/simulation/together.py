@@ -1,0 +1,69 @@
+"""Policies under which every replica of a plan keeps its place: what they share, and what that costs.
+
+static: each replica has its own KV cache, and processes take turns on their cards. elastic: replicas lend each
+other KV cache (kvcached, Prism), so that a burst of one model takes what the others do not need. spatial: elastic,
+and processes share multiprocessors instead of taking turns (MuxServe), so that a model that decodes hardly slows
+one that reads prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+
+from cotenant.policy.ledger import blocks_of
+from cotenant.policy.sharing import ALONE, SLICES, SPATIAL
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.hosting import Hosting
+from cotenant.simulation.kernel import Host
+from cotenant.simulation.load import Requests
+from cotenant.simulation.pool import Borrower, Pool
+from cotenant.simulation.replica import Replica
+
+TOGETHER = ("static", "elastic", "spatial")
+"""Policies that run a plan as it stands."""
+
+
+def cross_cost(policy: str) -> int:
+    """Per mille of its turn that a neighbour's step of the other kind costs."""
+    return SPATIAL if policy == "spatial" else SLICES
+
+
+def hosts(policy: str, works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Host]:
+    """One host for each hosting, with the requests of its model."""
+    if policy not in ("elastic", "spatial"):
+        return [
+            Host(Replica(work, one.limits, one.costs), one.cards)
+            for work, one in zip(works, hostings, strict=True)
+        ]  # fmt: skip
+    pool = Pool(_capacity(hostings), [_borrower(one) for one in hostings])
+    found = []
+    for work, one, share in zip(works, hostings, pool.borrowers, strict=True):
+        most = min(pool.capacity_bytes[card] for card in one.cards) // share.block_bytes
+        limits = replace(one.limits, num_blocks=max(one.limits.num_blocks, most))
+        found.append(Host(Replica(work, limits, _whole(one.costs), pool=pool, share=share), one.cards))
+    return found
+
+
+def _capacity(hostings: Sequence[Hosting]) -> dict[object, int]:
+    """KV cache of each card: what the plan grants its replicas there, together."""
+    found: dict[object, int] = {}
+    for one in hostings:
+        for card in one.cards:
+            found[card] = found.get(card, 0) + one.limits.num_blocks * _block_bytes(one)
+    return found
+
+
+def _block_bytes(one: Hosting) -> int:
+    return max(1, one.kv_cache_bytes // one.limits.num_blocks)
+
+
+def _borrower(one: Hosting) -> Borrower:
+    """It is promised one sequence of its longest, so that it can always go on."""
+    floor = min(one.limits.num_blocks, blocks_of(one.limits.max_model_len, one.limits.block_size))
+    return Borrower(one.cards, _block_bytes(one), floor)
+
+
+def _whole(costs: StepCosts) -> StepCosts:
+    """In whole thousands of femtoseconds, so that parts of a turn are whole."""
+    return StepCosts(*(cost // ALONE * ALONE for cost in astuple(costs)))
