@@ -239,7 +239,8 @@ def simulate(
 
     The plan is made for the fleet's own traffic; `traces` are replayed in its stead: a mapping from names, or
     ``NAME=FILE`` (``FILE`` where the fleet has one model). `duration` (``600s``) is how long requests come: by
-    default the traces whole, else 300 s. `policy`: ``static`` is the plan as it stands; with ``swap``, ``swap-2``
+    default the traces whole, else 300 s. `policy`: ``static`` is the plan as it stands, ``elastic`` lets its
+    replicas lend each other KV cache, ``spatial`` multiprocessors too; with ``swap``, ``swap-2``
     and ``restart`` each model is planned as if alone, and they take turns in the cards' memory (sleep level 1,
     level 2, a new process), a busy one only after `patience`. Raises InputErrors and its kin for bad input; a
     model without a place has all its requests unfinished.
@@ -254,6 +255,7 @@ def simulate(
     from cotenant.planning.solve import plan_fleet
     from cotenant.simulation.hosting import hosting
     from cotenant.simulation.run import check_policy, replay
+    from cotenant.simulation.together import TOGETHER
     from cotenant.units import parse_seconds
 
     tell = progress or (lambda _: None)
@@ -267,7 +269,7 @@ def simulate(
         for request in question.models
     )
     check_policy(policy)
-    planned = plan_fleet(question, progress=tell) if policy == "static" else plan_apart(question, progress=tell)
+    planned = plan_fleet(question, progress=tell) if policy in TOGETHER else plan_apart(question, progress=tell)
     fresh = reestimate(question)
     by_name = {request.name: request for request in models}
     hostings = [
