@@ -30,8 +30,9 @@ def known(engine: str) -> tuple[str, set[str]]:
 
 
 def flags_of(words: tuple[str, ...] | list[str]) -> set[str]:
-    """The words that are flags: a number may be negative, a value never starts with two dashes here."""
-    return {word for word in words if word.startswith("-") and not word[1:2].isdigit()}
+    """The words that are flags of the engine; `-m` after `python` is Python's."""
+    own = words[1:] if words[0] == "-m" else words[2:] if words[0].startswith("python") else words
+    return {word for word in own if word.startswith("-") and not word[1:2].isdigit()}
 
 
 def everything(engine: str) -> EngineSettings:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from cotenant.deployment.targets import export
+from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
 from cotenant.readers.plan_document import read_plan
 from tests.deployment.conftest import ENGINES, document, plan_of, trio
@@ -159,3 +160,63 @@ def test_time_slicing_is_refused_where_it_cannot_name_the_card() -> None:
     told["replicas"][0]["devices"].append(told["replicas"][0]["devices"][0] | {"index": 1})
     with pytest.raises(UnsupportedError, match="which of 2 cards"):
         export(read_plan(told), "kubernetes-time-slicing")
+
+
+def spread(engine: str) -> Plan:
+    """The plan of two models with each on a card of its own."""
+    told = document(engine)
+    card = told["gpus"][0]
+    told["gpus"] = []
+    for number, replica in enumerate(told["replicas"]):
+        replica["devices"][0]["index"] = number
+        share = next(one for one in card["replicas"] if one["id"] == replica["id"])
+        told["gpus"].append(card | {"index": number, "replicas": [share]})
+    return read_plan(told)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_kserve(engine: str) -> None:
+    found = documents(spread(engine), "kserve")
+    for each in found:
+        check_kubernetes(each)
+    services = [each for each in found if each["kind"] == "InferenceService"]
+    assert {each["metadata"]["name"] for each in services} == {"code", "triage"}
+    for each in services:
+        (container,) = each["spec"]["predictor"]["containers"]
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": 1}
+
+
+def test_ray_serve() -> None:
+    plan = spread("vllm")
+    found = {each.get("kind", "serve"): each for each in documents(plan, "ray-serve")}
+    check_kubernetes(found["RayService"])
+    assert yaml.safe_load(found["RayService"]["spec"]["serveConfigV2"]) == found["serve"]
+    flags = set(json.loads((CONTRACTS / "flags" / "vllm.json").read_text())["flags"])
+    groups = {
+        group["groupName"]: group for group in found["RayService"]["spec"]["rayClusterConfig"]["workerGroupSpecs"]
+    }
+    for config in found["serve"]["applications"][0]["args"]["llm_configs"]:
+        assert set(config) == {
+            "model_loading_config",
+            "engine_kwargs",
+            "placement_group_config",
+            "deployment_config",
+        }
+        assert {f"--{name.replace('_', '-')}" for name in config["engine_kwargs"]} <= flags
+        (replica,) = [one for one in plan.replicas if one.model == config["model_loading_config"]["model_id"]]
+        assert config["engine_kwargs"]["max_model_len"] == replica.settings.max_model_len
+        assert config["deployment_config"]["max_ongoing_requests"] == replica.settings.max_num_seqs
+        (bundle,) = config["placement_group_config"]["bundles"]
+        started = groups[replica.id]["rayStartParams"]
+        assert json.loads(json.loads(started["resources"])) == {name: 1 for name in bundle if name != "GPU"}
+
+
+@pytest.mark.parametrize("target", ["kserve", "ray-serve"])
+def test_shared_cards_are_refused_where_they_cannot_be(target: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"cards of its own, and .* share A100-80GB-SXM #0"):
+        export(trio(), target)
+
+
+def test_ray_serve_starts_vllm_alone() -> None:
+    with pytest.raises(UnsupportedError, match="cannot start sglang"):
+        export(spread("sglang"), "ray-serve")

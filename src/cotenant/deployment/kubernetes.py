@@ -98,7 +98,7 @@ def _stream(documents: list[Spec]) -> str:
 def _cell(
     plan: Plan, cell: Cell, resources: Resources, pod: Callable[[Cell], Spec], ports: Mapping[str, int]
 ) -> list[Spec]:
-    found = [_config_map(cell)] if any(one.files for one in cell.launches) else []
+    found = [config_map(cell)] if any(one.files for one in cell.launches) else []
     found += [_deployment(plan, cell, resources, pod(cell), ports), _disruption_budget(cell)]
     scaler = autoscaler(plan, cell)
     return [*found, scaler] if scaler else found
@@ -115,7 +115,7 @@ def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: 
     *earlier, last = containers
     labels = {"app.kubernetes.io/name": cell.name}
     serves = {f"cotenant/model-{ports[one.name]}": "serves" for one in cell.launches}
-    weights = sum(_weights(plan, one) for one in cell.launches)
+    weights = sum(weights_bytes(plan, one) for one in cell.launches)
     sidecars = [{**one, "restartPolicy": "Always"} for one in earlier]
     spec: Spec = {
         **({"initContainers": sidecars} if sidecars else {}),
@@ -139,11 +139,13 @@ def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: 
     }
 
 
-def _weights(plan: Plan, one: Launch) -> int:
+def weights_bytes(plan: Plan, one: Launch) -> int:
+    """Of all its ranks: what must be downloaded, but for formats that the engine makes on loading."""
     return sum(share.weights_bytes for gpu in plan.gpus for share in gpu.shares if share.replica == one.replica.id)
 
 
-def _config_map(cell: Cell) -> Spec:
+def config_map(cell: Cell) -> Spec:
+    """The files that the cell's arguments name."""
     data = {name: Lines(text) for one in cell.launches for name, text in one.files.items()}
     return {
         "apiVersion": "v1",

@@ -38,6 +38,8 @@ TARGETS = {
         "the same for the NVIDIA device plugin, on machines of one card",
         function="time_sliced_files",
     ),
+    "kserve": Target("kserve", "KServe: an InferenceService a model", shares=False),
+    "ray-serve": Target("ray_serve", "Ray Serve LLM, and a RayService", engines=("vllm",), shares=False),
     "llama-swap": Target(
         "llama_swap", "llama-swap", engines=("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp")
     ),

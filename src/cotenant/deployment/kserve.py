@@ -1,0 +1,61 @@
+"""KServe: an InferenceService a model, each replica a pod with whole cards of its own.
+
+The engine's own container is the predictor, so what was planned is what runs; KServe adds the route and the
+scaling. A predictor is one model to KServe, so replicas that share a card belong to `kubernetes`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cotenant.deployment.cells import Cell, card_bytes, cells
+from cotenant.deployment.kubernetes import config_map, weights_bytes
+from cotenant.deployment.launch import launches
+from cotenant.deployment.pods import container, large_enough, local_notes, volumes
+from cotenant.deployment.quoting import to_yaml
+from cotenant.domain.deployment import DeployFile
+from cotenant.domain.plan import Plan
+
+_MODE = {"serving.kserve.io/deploymentMode": "RawDeployment"}
+
+
+def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+    """`NAME.yaml` for each model (and each kind of card that it runs on)."""
+    found = cells(launches(plan))
+    made = [DeployFile(f"{cell.name}.yaml", _documents(plan, cell)) for cell in found]
+    notes = (
+        "gated models need a Secret: kubectl create secret generic huggingface --from-literal=token=$HF_TOKEN",
+        *local_notes([one for cell in found for one in cell.launches]),
+    )
+    return tuple(made), notes
+
+
+def _documents(plan: Plan, cell: Cell) -> str:
+    (one,) = cell.launches
+    found = [config_map(cell)] if one.files else []
+    return "---\n".join(to_yaml(document) for document in [*found, _service(plan, cell)])
+
+
+def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
+    """Scaling goes from the planned number to twice that, by KServe's own concurrency."""
+    (one,) = cell.launches
+    predictor = container(one, {"limits": {"nvidia.com/gpu": len(one.cards)}}, port_name="http1")
+    spec: dict[str, Any] = {
+        "minReplicas": cell.count,
+        "maxReplicas": 2 * cell.count,
+        "containers": [predictor | {"name": "kserve-container"}],
+        "affinity": large_enough(max(card_bytes(plan, cell))),
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "terminationGracePeriodSeconds": 120,
+        "volumes": volumes(cell.launches, cell.name, weights_bytes(plan, one)),
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {
+            "name": cell.name,
+            "annotations": dict(_MODE),
+            "labels": {"app.kubernetes.io/part-of": "cotenant"},
+        },
+        "spec": {"predictor": spec},
+    }
