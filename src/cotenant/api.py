@@ -77,6 +77,7 @@ def estimate(
     used: str | int = 0,
     tensor_parallel_size: int = 1,
     pipeline_parallel_size: int = 1,
+    decode_context_parallel_size: int = 1,
     dtype: str = "auto",
     kv_cache_dtype: str = "auto",
     max_model_len: int | None = None,
@@ -90,6 +91,7 @@ def estimate(
     enable_lora: bool = False,
     max_loras: int | None = None,
     max_lora_rank: int | None = None,
+    speculative_config: Mapping[str, Any] | str | None = None,
     adapters: Sequence[Adapter | Mapping[str, Any]] = (),
     concurrent: int | None = None,
     requests_per_second: float | None = None,
@@ -110,13 +112,16 @@ def estimate(
     with `context_tokens`, or `requests_per_second` with `input_tokens` and `output_tokens`, each
     ``{p50: ..., p95: ..., max: ...}``. `options` are the engine's own, in its words:
     ``{mem_fraction_static: 0.85}``, ``{max_input_tokens: 3072, max_total_tokens: 4096}``,
-    ``{ctx_size: 32768, parallel: 4}``, ``{num_ctx: 8192, OLLAMA_NUM_PARALLEL: 4}``. Raises InputErrors and its
-    kin for anything that cannot be used.
+    ``{ctx_size: 32768, parallel: 4}``, ``{num_ctx: 8192, OLLAMA_NUM_PARALLEL: 4}``. `speculative_config` is
+    vLLM's: ``{method: mtp, num_speculative_tokens: 2}``, ``{model: OWNER/DRAFT, num_speculative_tokens: 3}``.
+    Raises InputErrors and its kin for anything that cannot be used.
     """
     from dataclasses import replace
 
+    from cotenant.edge.drafts import open_speculation
     from cotenant.edge.own_gpus import open_gpu
     from cotenant.engines import find_engine, read_words
+    from cotenant.engines.speculative import read_speculative, refuse_elsewhere, split_speculative
     from cotenant.estimation.options import adapters_from, engine_settings, overflow_from, slo_from, traffic_from
     from cotenant.estimation.question import Question, answer
     from cotenant.units import parse_bytes
@@ -126,6 +131,7 @@ def estimate(
     common = {
         "tensor_parallel_size": tensor_parallel_size,
         "pipeline_parallel_size": pipeline_parallel_size,
+        "decode_context_parallel_size": decode_context_parallel_size,
         "dtype": dtype,
         "kv_cache_dtype": kv_cache_dtype,
         "max_model_len": max_model_len,
@@ -140,10 +146,15 @@ def estimate(
         "max_loras": max_loras,
         "max_lora_rank": max_lora_rank,
     }
-    told, own = read_words(rules, options or {})
+    asked, words = split_speculative(rules.name, {} if options is None else options)
+    told, own = read_words(rules, words)
     quantization = quantization or told.pop("quantization", None)
+    asked = asked or read_speculative(speculative_config)
+    refuse_elsewhere(rules.name, rules.title, asked, decode_context_parallel_size)
+    loaded = load_model(model)
+    drafted = open_speculation(asked, loaded.spec)
     question = Question(
-        settings=replace(engine_settings(common | told, tuned), llama_cpp=own),
+        settings=replace(engine_settings(common | told, tuned), llama_cpp=own, speculation=drafted),
         traffic=traffic_from(
             concurrent=concurrent,
             requests_per_second=requests_per_second,
@@ -159,7 +170,7 @@ def estimate(
         engine=rules,
         version=version,
         quantization=quantization,
-        model=load_model(model),
+        model=loaded,
     )
     return answer(question)
 
@@ -169,24 +180,41 @@ def plan(
     *,
     replay: bool = False,
     seed: int = 0,
+    previous: PlanSource | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Plan:
     """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap.
 
     With `replay` its traffic is replayed (drawn from `seed`); where an SLO breaks, that model gets more room or
-    less company and all is planned again, until every SLO holds or nothing does (`promises_held`). `progress` is
-    told what is being done. Where nothing fits the nearest plan comes back, with `feasible` false and what each
-    model without a place lacks.
+    less company and all is planned again, until every SLO holds or nothing does (`promises_held`). With
+    `previous`, a plan that runs (a value, a path, a mapping), of the cheapest plans one near it is taken, and
+    `migration` says what stays, what moves and in which order. `progress` is told what is being done. Where
+    nothing fits the nearest plan comes back, with `feasible` false and what each model without a place lacks.
     """
+    from cotenant.planning.change import plan_change
     from cotenant.planning.promise import keep_promises
     from cotenant.planning.solve import plan_fleet
 
     tell = progress or (lambda _: None)
     tell("reading the fleet")
     question = load_fleet(fleet)
+    if previous is not None:
+        return plan_change(question, _running(previous, replay), progress=tell)
     if not replay:
         return plan_fleet(question, progress=tell)
     return keep_promises(question, _replayer(question, seed, tell), progress=tell)
+
+
+def _running(previous: PlanSource, replay: bool) -> Plan:
+    from cotenant.edge.plans import given_plan
+    from cotenant.errors import InputError
+
+    if replay:
+        raise InputError("a change of plans is not replayed yet", hint="give one of previous and replay")
+    found = given_plan(previous)
+    if found is None:
+        raise InputError("what runs must be a plan", hint="cotenant plan FLEET -o plan.json writes one")
+    return found
 
 
 def compare_plans(
@@ -217,9 +245,7 @@ def _replayer(fleet: Fleet, seed: int, tell: Callable[[str], None]) -> Replayer:
 
     def replayer(plan: Plan, models: Sequence[ModelRequest], seconds: float) -> Replay:
         by_name = {model.name: model for model in models}
-        hostings = [
-            hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in plan.replicas
-        ]
+        hostings = [hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in plan.replicas]
         return replay(plan, models, hostings, seed=seed, duration_s=seconds, progress=tell)
 
     return replayer

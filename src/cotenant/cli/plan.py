@@ -22,9 +22,20 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
     "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
 )
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the replay.")
+@click.option(
+    "--from", "previous", metavar="PLAN", help="A plan that runs: stay near it, and say how to get there."
+)
 @json_option
 @reports_errors
-def command(fleet: str, output: Path | None, compare: str | None, replay: bool, seed: int, as_json: bool) -> int:
+def command(
+    fleet: str,
+    output: Path | None,
+    compare: str | None,
+    replay: bool,
+    seed: int,
+    previous: str | None,
+    as_json: bool,
+) -> int:
     """Place the models of FLEET (a YAML or JSON file, see docs/fleet-file.md) on its GPUs.
 
     Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit. So
@@ -39,7 +50,7 @@ def command(fleet: str, output: Path | None, compare: str | None, replay: bool, 
     from cotenant.report.document import plan_document
 
     with progress() as report:
-        plan = api.plan(fleet, replay=replay, seed=seed, progress=report)
+        plan = api.plan(fleet, replay=replay, seed=seed, previous=previous, progress=report)
     _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:
         emit(document)

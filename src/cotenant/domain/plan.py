@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.workload import Adapter
+
+if TYPE_CHECKING:
+    from cotenant.domain.migration import Migration
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,3 +206,4 @@ class Plan:
     promises_held: bool | None = None
     starved: tuple[Starved, ...] = ()
     turns: tuple[Turns, ...] = ()
+    migration: Migration | None = None  # where the plan was made from one that runs

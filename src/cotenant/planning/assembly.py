@@ -38,12 +38,17 @@ def assemble(
     command: Command,
     reasons: Mapping[int, Reason],
     settle: Settle,
+    names: Mapping[int, int] | None = None,
+    own_ports: Mapping[str, int] | None = None,
 ) -> tuple[tuple[ReplicaPlan, ...], tuple[GpuPlan, ...]]:
-    """The replicas and cards of a placement, in the fleet's order."""
+    """The replicas and cards of a placement, in the fleet's order; `names`: what its nodes are called.
+
+    `own_ports`: where to listen, by replica (None: from FIRST_PORT on, node by node).
+    """
     order = start_order(placement)
     turns = TurnBytes(problem.names, placement)
     earlier = _earlier(placement, order, turns)
-    nodes = _nodes(problem, placement)
+    nodes = names or _nodes(problem, placement)
     ports: dict[int, int] = defaultdict(lambda: FIRST_PORT)
     replicas: list[ReplicaPlan] = []
     shares: dict[int, list[GpuShare]] = defaultdict(list)
@@ -55,6 +60,7 @@ def assemble(
             name = f"{request.name}-{number}" if len(assignment.cards) > 1 else request.name
             node = problem.cards[cards[0]].node
             port, ports[node] = ports[node], ports[node] + 1
+            port = port if own_ports is None else own_ports[name]
             places = tuple(_device(fleet, problem.cards[card], nodes) for card in cards)
             position = order[model, number]
             reason = reasons.get(model, Reason("", ""))

@@ -3,7 +3,7 @@
 A plan holds every SLO by a roofline, each model alone on its cards. A replay knows more: queues, neighbours. So
 
     1  plan, and replay the declared traffic
-    2  who missed its SLO is asked for more: a margin, 1.25 times as large each time
+    2  who missed its SLO is asked for more: a margin, 1.4 times as large each time
     3  plan again with that, until nobody misses, or no plan is left
 
 With a margin of g, a way that is sized to run p times slower than alone (`candidates.ways_of`, pace p: more cache,
@@ -30,8 +30,8 @@ from cotenant.planning.solved import Progress, Solved, forced_of, solve_ways
 from cotenant.units import format_percent
 
 MOST_ROUNDS = 12
-_STEP = 1.25
-_PACES = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0)  # times a margin: how much slower a way may be sized to run
+_STEP = 1.4
+_PACES = (1.0, 1.5, 2.0, 3.0)  # times a margin: how much slower a way may be sized to run
 
 
 @dataclass(frozen=True, slots=True)

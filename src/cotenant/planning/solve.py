@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan, Shortfall
 from cotenant.planning.assembly import assemble
@@ -28,11 +30,22 @@ def plan_solved(solved: Solved, *, progress: Progress = lambda _: None) -> Plan:
     return written(solved, shortfalls, forced_of(solved))
 
 
-def written(solved: Solved, shortfalls: tuple[Shortfall, ...] = (), forced: Forced | None = None) -> Plan:
-    """A placement as a checked plan; `forced` says what other choices would have meant (None: by their bytes)."""
+def written(
+    solved: Solved,
+    shortfalls: tuple[Shortfall, ...] = (),
+    forced: Forced | None = None,
+    nodes: Mapping[int, int] | None = None,
+    ports: Mapping[str, int] | None = None,
+) -> Plan:
+    """A placement as a checked plan. `forced` says what other choices would have meant (None: by their bytes),
+    `nodes` what the problem's nodes are called (None: the pool's keep their numbers, hired ones follow), `ports`
+    where each replica listens (None: as they come).
+    """
     fleet, problem, placement = solved.fleet, solved.problem, solved.placement
     reasons = reasons_of(fleet, problem, placement, solved.ways, forced)
-    replicas, gpus = assemble(fleet, problem, placement, command_of(fleet), reasons, settle_of(fleet))
+    replicas, gpus = assemble(
+        fleet, problem, placement, command_of(fleet), reasons, settle_of(fleet), nodes, ports
+    )
     priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
     cost = sum(gpu.price_per_hour or 0.0 for gpu in gpus) if priced else None
     plan = Plan(

@@ -18,6 +18,7 @@ from cotenant.domain.interval import Interval
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:  # an estimate's document needs no plans
+    from cotenant.domain.migration import Migration
     from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, PlanRound, ReplicaPlan, Sleeper
 
 Document = dict[str, Any]
@@ -151,6 +152,7 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
         "headroom": plan.headroom,
         "promises_held": plan.promises_held,
         "rounds": [_round(each) for each in plan.rounds],
+        "migration": _migration(plan.migration),
         "starved": [asdict(each) for each in plan.starved],
         "turns": [{**asdict(each), "models": list(each.models)} for each in plan.turns],
         "replicas": [_replica(replica) for replica in plan.replicas],
@@ -166,6 +168,17 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
             for short in plan.shortfalls
         ],
         "warnings": list(plan.warnings),
+    }
+
+
+def _migration(one: Migration | None) -> Document | None:
+    if one is None:
+        return None
+    named = ("kept", "restarted", "moved", "started", "stopped", "downtimes")
+    return {
+        "previous_cost_per_hour": one.previous_cost,
+        **{name: list(getattr(one, name)) for name in named},
+        "steps": [{**asdict(step), "devices": [_device(device) for device in step.devices]} for step in one.steps],
     }
 
 

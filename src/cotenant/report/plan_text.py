@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan, Turns
 from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
+from cotenant.report.migration_text import print_migration
 from cotenant.report.plan_rounds import print_rounds
 from cotenant.units import GIB, format_bytes, format_gib, format_percent, format_price, format_seconds
 
@@ -40,6 +41,8 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
         _print_indented(_turns(plan, turns), "bold", console)
     _print_shortfalls(plan, console)
     print_rounds(plan, console)
+    if plan.migration is not None:
+        print_migration(plan.migration, plan.cost_per_hour, console)
     _print_naive(plan, console)
     if not commands:
         return

@@ -1,0 +1,157 @@
+"""A plan after a change: what stays, what moves, and an order in which no card ever holds more than it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cotenant import load_fleet, plan
+from cotenant.domain.plan import Plan
+from cotenant.errors import InputError, UnsupportedError
+from cotenant.planning.change import plan_change
+from cotenant.planning.migration import check_steps, place_of
+from cotenant.report.document import plan_document
+from tests.planning.fleets import fleet, small
+from tests.planning.test_promise import asked
+from tests.planning.test_turns import DAY, NIGHT, shop, sleepy
+
+SHOP = [{"type": "L4", "price": "$0.45/h", "node": {"size": 1}}, {"type": "A100-80GB-SXM", "price": "$1.8/h"}]
+
+
+def question(rates: dict[str, float]) -> dict[str, Any]:
+    return {"gpus": SHOP, "models": [asked(name, rate) for name, rate in rates.items()]}
+
+
+@pytest.fixture(scope="module")
+def old() -> Plan:
+    return plan(question({"a": 0.3, "b": 0.3, "c": 0.2}))
+
+
+def places(answer: Plan) -> dict[str, set[tuple[str, int, int]]]:
+    return {replica.id: set(map(place_of, replica.devices)) for replica in answer.replicas}
+
+
+def test_an_unchanged_fleet_changes_nothing(old: Plan) -> None:
+    again = plan(question({"a": 0.3, "b": 0.3, "c": 0.2}), previous=plan_document(old, catalogue="c"))
+    assert again.migration is not None
+    assert set(again.migration.kept) == {"a", "b", "c"}
+    assert again.migration.steps == ()
+    assert places(again) == places(old)
+    assert [one.port for one in again.replicas] == [one.port for one in old.replicas]
+    assert again.cost_per_hour == old.cost_per_hour
+
+
+def test_who_goes_frees_its_card_and_the_others_stay(old: Plan) -> None:
+    after = plan(question({"b": 0.3, "c": 0.2}), previous=old)
+    assert after.migration is not None
+    assert after.migration.stopped == ("a",)
+    assert set(after.migration.kept) == {"b", "c"}
+    assert [(step.action, step.replica) for step in after.migration.steps] == [("stop", "a")]
+    assert places(after) == {name: cards for name, cards in places(old).items() if name != "a"}
+
+
+def test_who_comes_takes_a_port_that_nobody_has(old: Plan) -> None:
+    after = plan(question({"a": 0.3, "b": 0.3, "c": 0.2, "d": 0.3}), previous=old)
+    assert after.migration is not None
+    assert after.migration.started == ("d",)
+    assert set(after.migration.kept) == {"a", "b", "c"}
+    (step,) = after.migration.steps
+    assert step.action == "start"
+    assert step.needed_bytes > 13 * 2**30
+    assert step.seconds > 10
+    busy = {(one.devices[0].node, one.port) for one in old.replicas}
+    new = next(one for one in after.replicas if one.model == "d")
+    assert (new.devices[0].node, new.port) not in busy
+
+
+def test_other_flags_restart_in_place_before_the_old_one_stops_where_there_is_room() -> None:
+    wide = [{"type": "A100-80GB-SXM", "count": 1}]
+    before = plan({"gpus": wide, "models": [asked("a", 0.3)]})
+    after = plan({"gpus": wide, "models": [asked("a", 1.5)]}, previous=before)
+    assert after.migration is not None
+    assert after.migration.restarted == ("a",)
+    assert [step.action for step in after.migration.steps] == ["start", "stop"]
+    assert after.migration.downtimes == ()
+    assert after.replicas[0].port != before.replicas[0].port
+
+
+def test_where_there_is_no_room_for_both_the_stop_comes_first_and_is_called_downtime() -> None:
+    narrow = [{"type": "L4", "count": 1}]
+    before = plan({"gpus": narrow, "models": [asked("a", 0.1)]})
+    after = plan({"gpus": narrow, "models": [asked("a", 0.3)]}, previous=before)
+    assert after.migration is not None
+    assert [(step.action, step.downtime) for step in after.migration.steps] == [("stop", True), ("start", False)]
+    assert after.migration.downtimes == ("a",)
+
+
+def test_the_check_of_steps_sees_what_loads_before_room_is_made() -> None:
+    narrow = [{"type": "L4", "count": 1}]
+    before = plan({"gpus": narrow, "models": [asked("a", 0.1)]})
+    after = plan({"gpus": narrow, "models": [asked("a", 0.3)]}, previous=before)
+    assert after.migration is not None
+    with pytest.raises(Exception, match="step 1 of the migration needs"):
+        check_steps(before, after, after.migration.steps[::-1])
+
+
+def test_what_is_no_plan_and_what_takes_turns_is_refused(old: Plan) -> None:
+    with pytest.raises(InputError, match="must be a plan"):
+        plan(question({"a": 0.3}), previous="examples/a100-trio.json")
+    turning = {"gpus": shop(), "models": [sleepy("a", DAY), sleepy("b", NIGHT)]}
+    with pytest.raises(UnsupportedError, match="take turns"):
+        plan(turning, previous=old)
+
+
+def test_the_document_tells_the_migration(old: Plan) -> None:
+    after = plan(question({"b": 0.3, "c": 0.2}), previous=old)
+    told = plan_document(after, catalogue="c")["migration"]
+    assert told["stopped"] == ["a"]
+    assert told["steps"][0]["action"] == "stop"
+    assert told["previous_cost_per_hour"] == old.cost_per_hour
+    assert plan_document(old, catalogue="c")["migration"] is None
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.sampled_from([1, 4, 12, 24]), min_size=2, max_size=4),
+    st.lists(st.sampled_from([0, 1, 4, 12, 24]), min_size=2, max_size=4),
+)
+def test_every_migration_is_safe_and_ends_at_the_new_plan(before: list[int], after: list[int]) -> None:
+    """`plan_change` walks its own steps with bytes in hand and raises where one does not fit."""
+    cards = [{"type": "A100-80GB-SXM", "count": 2}]
+
+    def of(loads: list[int]) -> list[dict[str, Any]]:
+        return [
+            {**small(f"m{number}"), "traffic": {"concurrent": load, "context_tokens": {"p95": 2048}}}
+            for number, load in enumerate(loads)
+            if load
+        ]
+
+    models = of(after)
+    old, asked_now = plan(fleet(*of(before), gpus=cards)), fleet(*(models or of([1])), gpus=cards)
+    if not old.feasible:
+        return
+    new = plan_change(asked_now, old)
+    if not new.feasible:
+        return
+    assert new.objective_value == pytest.approx(plan(asked_now).objective_value)
+    assert new.migration is not None
+    running = {replica.id for replica in old.replicas}
+    for step in new.migration.steps:
+        running = running - {step.replica} if step.action == "stop" else running
+    started = {step.replica for step in new.migration.steps if step.action == "start"}
+    assert running - {one for one in running if one in started} | started == {one.id for one in new.replicas}
+    assert {*new.migration.kept, *new.migration.restarted, *new.migration.moved, *new.migration.started} == {
+        replica.id for replica in new.replicas
+    }
+
+
+def test_a_fleet_that_does_not_fit_any_more_has_no_migration(old: Plan) -> None:
+    broken = load_fleet({"gpus": [{"type": "L4", "count": 1}], "models": [asked("a", 0.3), asked("b", 0.3)]})
+    found = plan_change(broken, old)
+    assert not found.feasible
+    assert found.migration is None
+    assert replace(found, migration=None) == found
