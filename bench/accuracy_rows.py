@@ -26,6 +26,7 @@ from cotenant.domain.estimate import Estimate
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec
+from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines import find_engine
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import CotenantError, UnsupportedError
@@ -92,8 +93,18 @@ def _estimate(
     layout = cache_layout(served_model(model, settings), resolved, engine.rules(version).cache)
     used = round((row.get("other_gpu_users_gib") or 0) * GIB)
     return layout, estimate_memory(
-        model, chosen, settings, engine=engine, version=version, format=format_of(row, model), used_bytes=used
+        model, chosen, settings, engine=engine, version=version, format=_served(row, model), used_bytes=used
     )
+
+
+_HELD_ALREADY = ("fp8", "bnb", "4bit", "4-bit", "8bit", "8-bit", "int8", "w8a8")
+
+
+def _served(row: Row, model: ModelSpec) -> QuantizationFormat:
+    """The record's format: made while loading only where the checkpoint's name does not say that it holds it."""
+    chosen = format_of(row, model)
+    name = (row["model"] or "").lower()
+    return replace(chosen, engine_flag="") if any(mark in name for mark in _HELD_ALREADY) else chosen
 
 
 def _other(

@@ -34,6 +34,14 @@ class Printed(StrEnum):
     TOKENS = "tokens"  # those of the layers that keep everything
 
 
+class Online(StrEnum):
+    """How an engine quantises a 16-bit checkpoint while it loads it."""
+
+    WHOLE = "whole"  # all in 16 bits first, then tensor by tensor
+    HELD = "held"  # the 16 bits stay until everything is quantised
+    STREAMED = "streamed"  # a layer at a time
+
+
 class Base(StrEnum):
     """What an engine's fraction is a fraction of."""
 
@@ -258,6 +266,7 @@ class MemoryRules:
     share_option: str = "gpu_memory_utilization"  # what it calls its fraction
     copies_share: frozenset[Role] = frozenset({Role.EXPERT})  # what copies of attention split between them
     limits: Limits | None = None
+    online: tuple[tuple[str, Online], ...] = ()  # formats made while loading; others are streamed
     load_slack_bytes: int = 0  # the most that its "weights" hold beside them: a difference of free memory
 
 

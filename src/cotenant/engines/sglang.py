@@ -29,11 +29,13 @@ from cotenant.engines.rules import (
     Capacity,
     ExpertPadding,
     MemoryRules,
+    Online,
     PoolRules,
     Printed,
     ProfileRules,
     RuntimeRules,
 )
+from cotenant.engines.speculative import sglang_flags
 from cotenant.errors import UnsupportedError
 from cotenant.units import GIB, MIB
 
@@ -185,6 +187,7 @@ def _rules(release: _Release) -> MemoryRules:
         share_option="mem_fraction_static",
         copies_share=frozenset({Role.EXPERT, Role.MLP, Role.HEAD}),  # DP attention alone is replicated
         load_slack_bytes=160 * MIB,
+        online=(("fp8", Online.WHOLE),),  # model_loader/loader.py, load_weights_and_postprocess
     )
 
 
@@ -362,6 +365,11 @@ def _flags(settings: EngineSettings, release: _Release, quantization: str) -> tu
         )
     )
     flags += ("--enable-dp-attention",) if copies > 1 else ()
+    if settings.speculation is not None:
+        drafted = settings.speculation.draft
+        flags += sglang_flags(
+            settings.speculation.method, settings.speculation.tokens, "" if drafted is None else drafted.name
+        )
     return (*flags, "--disable-cuda-graph") if eager else flags
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
+from cotenant.catalogue.quantization import find_format
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.estimate import Estimate, KvCacheEstimate, RankEstimate, Term
@@ -19,10 +20,11 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import Base, Capacity, EngineRules, MemoryRules
+from cotenant.engines.rules import Base, Capacity, EngineRules, MemoryRules, Online
 from cotenant.estimation.activations import activations
 from cotenant.estimation.allocated import allocated_estimate
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout, pool_interval
+from cotenant.estimation.loading import beside_weights, made_while_loading
 from cotenant.estimation.pool import Room, capped, room_of
 from cotenant.estimation.runtime import Runtime, runtime
 from cotenant.estimation.speculation import served_model
@@ -40,7 +42,7 @@ class StageMemory:
     weights: Term
     activations: Term
     runtime: Runtime
-    largest: int
+    loading: Interval  # beside the weights while they are loaded
     own: Interval  # what the budget pays before the pool
     spent: Interval  # the same with what others hold, where they are charged to it
     budget: Interval
@@ -60,6 +62,7 @@ class ReplicaMemory:
     layout: CacheLayout
     capacity: Interval
     stages: tuple[StageMemory, ...]
+    online: Online | None = None  # how the format is made while loading
 
     @property
     def blocks(self) -> int:
@@ -98,6 +101,11 @@ def replica_memory(
         padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
         rest_last=rules.cache.rest_on_last_stage, copies_share=rules.copies_share,
     )  # fmt: skip
+    online = made_while_loading(model, format, rules)
+    plain = None if online is None else stage_weights(
+        model, find_format("bf16"), ranks, stages, resolved.dtype, padding, resolved.data_parallel_size,
+        rules.unsplit_weights, rules.cache.rest_on_last_stage, rules.copies_share,
+    )  # fmt: skip
     raw = stage_weights(
         model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
         rules.cache.rest_on_last_stage, rules.copies_share,
@@ -122,12 +130,14 @@ def replica_memory(
             room = capped(room, spent, layout.bytes_of_tokens(resolved.kv_cache_tokens, stage))
         found.append(
             StageMemory(
-                terms[stage * ranks], active, shared, raw[stage].largest, spent, spent.shifted(charged),
+                terms[stage * ranks], active, shared,
+                beside_weights(raw[stage], None if plain is None else plain[stage], online),
+                spent, spent.shifted(charged),
                 room.budget, room.pool, room.base, room.left,
                 shared.outside if inside else active.bytes + shared.outside, first,
             )
         )  # fmt: skip
-    return ReplicaMemory(resolved, rules, layout, capacity, tuple(found))
+    return ReplicaMemory(resolved, rules, layout, capacity, tuple(found), online)
 
 
 def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int) -> int:
@@ -183,12 +193,20 @@ def _warnings(model: ModelSpec, gpu: GpuSpec, memory: ReplicaMemory, used_bytes:
     if not gpu.cuda_measured and not memory.capacity.is_exact:
         span = f"{format_gib(memory.capacity.low)} to {format_gib(memory.capacity.high)}"
         found.append(f"no log of the {gpu.name} says what CUDA reports as its total; taken as {span}")
+    if memory.online in _LOADS:
+        found.append(f"{_LOADS[memory.online]}: a checkpoint that holds the format already loads as it is")
     found += _pool_warnings(memory, any(group.window is not None for group in model.layer_groups))
     if used_bytes and memory.rules.runtime.others_in_budget:
         found.append("this version charges what others hold on the card to the new engine's budget")
     if not memory.rules.cache.hybrid and any(g.kind is AttentionKind.RECURRENT for g in model.layer_groups):
         found.append("this version keeps recurrent states outside of its KV pool; they are not counted")
     return tuple(found)
+
+
+_LOADS = {
+    Online.WHOLE: "this version loads the 16-bit checkpoint whole before it quantises it",
+    Online.HELD: "this version keeps the 16-bit checkpoint on the card until all of it is quantised",
+}
 
 
 def _pool_warnings(memory: ReplicaMemory, windowed: bool) -> list[str]:
@@ -245,8 +263,8 @@ def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimat
 
 
 def load_peak(stage: StageMemory) -> Interval:
-    """What a rank takes while its weights are loaded: up to two of its largest tensors more."""
-    return total((stage.weights.bytes, Interval(0, stage.largest, 2 * stage.largest), stage.runtime.beside))
+    """What a rank takes while its weights are loaded (loading.py)."""
+    return total((stage.weights.bytes, stage.loading, stage.runtime.beside))
 
 
 def _as_printed(weights: Term, slack: int) -> Term:

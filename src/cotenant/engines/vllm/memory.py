@@ -6,7 +6,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, ModelSpec
-from cotenant.engines.rules import CacheRules, Capacity, MemoryRules, Printed, ProfileRules, RuntimeRules
+from cotenant.engines.rules import (
+    CacheRules,
+    Capacity,
+    MemoryRules,
+    Online,
+    Printed,
+    ProfileRules,
+    RuntimeRules,
+)
 from cotenant.engines.vllm.releases import NEWEST, Release
 from cotenant.units import MIB
 
@@ -30,7 +38,17 @@ def memory_rules(release: Release) -> MemoryRules:
         adapters_on_vocabulary=True,
         unsplit_weights=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
         notes=_notes(release),
+        online=(("fp8", _online(release)),),
     )
+
+
+def _online(release: Release) -> Online:
+    """--quantization fp8 on a 16-bit checkpoint: all of it first until 0.12; 0.13 quantised layer by layer but
+    kept the originals to the end (pull 29196, issue 31805); mended in 0.15 (pull 31914). bitsandbytes was always
+    streamed (model_loader/bitsandbytes_loader.py)."""
+    if release >= (0, 15):
+        return Online.STREAMED
+    return Online.HELD if release >= (0, 13) else Online.WHOLE
 
 
 # DeepSeek-V4 always caches in fp8_ds_mla: 448 B + 64 rotary elements of 2 B + 8 B of scales for a row of 512
