@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -257,3 +258,18 @@ def test_two_servers_of_tgi_on_one_machine_meet_on_no_socket() -> None:
     for flag in ("--port", "--master-port", "--shard-uds-path", "--prometheus-port"):
         values = [argv[argv.index(flag) + 1] for argv in found]
         assert len(set(values)) == len(values)
+
+
+@pytest.mark.parametrize(
+    "plan", [trio(), hostile("vllm", "a'b\"$(x)`y`", "z;rm -rf $HOME/x")], ids=["trio", "hostile"]
+)
+def test_compose_reads_it(plan: Plan, tmp_path: Path) -> None:
+    docker = shutil.which("docker")
+    if not docker or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+        pytest.skip("no docker compose here")
+    for name, text in texts(plan, "compose").items():
+        (tmp_path / name).write_text(text)
+    command = [docker, "compose", "-f", str(tmp_path / "compose.yaml"), "config", "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["services"].keys() == {one.name for one in launches(plan)}

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from cotenant.cli.output import DOES_NOT_FIT, FITS, emit, json_option, one_line, progress, reports_errors
+from cotenant.deployment.targets import TARGETS
 
 
 @click.command("deploy")
 @click.argument("plan", metavar="PLAN")
-@click.option("--to", "target", required=True, metavar="TARGET", help="What to write; an unknown one lists them.")
+@click.option("--to", "target", required=True, metavar="TARGET", help=f"One of {', '.join(TARGETS)}.")
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Write the files there, instead of to stdout.",
@@ -21,7 +22,7 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, emit, json_option, one_line,
 def command(plan: str, target: str, out: Path | None, as_json: bool) -> int:
     """Write PLAN (the JSON of `cotenant plan`, - for stdin, or a fleet file, which is planned first) for a target.
 
-    Targets: docs/commands/deploy.md. Exit status 3 when a model has no place in the plan; the others are written.
+    Exit status 3 when a model has no place in the plan; the others are written.
     """
     from cotenant import api
     from cotenant.catalogue import VERSION
