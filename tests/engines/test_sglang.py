@@ -227,3 +227,14 @@ def test_captured_prefills_count_eight_mib_a_size(spec, version, chunk, mib):
     with_prefill = runtime(model, find_gpu("H100-80GB-SXM"), asked, rules).outside.value
     without = runtime(model, find_gpu("H100-80GB-SXM"), asked, replace(rules, prefill_sizes=())).outside.value
     assert (with_prefill - without) / MIB == mib
+
+
+def test_graphs_of_dp_attention_may_take_what_the_engine_itself_reserves(spec):
+    """3 MiB for each request of the largest graph and each copy of attention (server_args.py)."""
+    model, rules = spec("deepseek-ai/DeepSeek-V3"), SGLANG.rules(Version.parse("0.5.6")).runtime
+    asked = EngineSettings(data_parallel_size=8, max_graph_batch=128, max_num_seqs=2048, max_model_len=8192)
+    found, without = (
+        runtime(model, find_gpu("H200"), asked, each).outside for each in (rules, replace(rules, copy_bytes=0))
+    )
+    assert found.value == without.value
+    assert found.high - without.high > 0.7 * 3 * MIB * 8 * 128  # errors add in quadrature

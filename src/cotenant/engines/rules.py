@@ -161,6 +161,7 @@ class RuntimeRules:
     captured per size, up to `largest_graph` tokens; `graph_sizes` where they do not follow vLLM's steps.
     `graph_slack_bytes`: how much more they have been seen to take. `prefill_sizes`: sizes of prefill that are
     captured too, up to a batch, each `prefill_bytes` (models with MLA: `latent_prefill_bytes` together).
+    `copy_bytes`: what graphs may take more for each request of the largest one and each copy of attention.
     `slot_bytes`: a table kept for each (slot x token of max_model_len), past the budget. `libraries`: what its
     kernels and workspaces take, where that is more than PyTorch's own.
     """
@@ -178,6 +179,7 @@ class RuntimeRules:
     prefill_sizes: tuple[int, ...] = ()
     prefill_bytes: int = 0
     latent_prefill_bytes: int = 0
+    copy_bytes: int = 0
     libraries: Interval | None = None
 
 

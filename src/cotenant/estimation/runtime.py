@@ -133,7 +133,15 @@ def _graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> 
         return None
     value = _GRAPH_POOL + graph_count(settings, rules) * model.num_layers * _GRAPH_NODES
     value += _prefill_graphs(model, settings, rules)
-    return Interval(value // 4, value, value * 5 // 2 + 100 * MIB + rules.graph_slack_bytes)
+    slack = 100 * MIB + rules.graph_slack_bytes
+    if settings.data_parallel_size > 1:
+        slack += rules.copy_bytes * settings.data_parallel_size * min(rules.largest_graph, _largest(settings))
+    return Interval(value // 4, value, value * 5 // 2 + slack)
+
+
+def _largest(settings: EngineSettings) -> int:
+    """Requests of the largest batch that is captured."""
+    return settings.max_graph_batch or settings.max_num_seqs or 1
 
 
 def _prefill_graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> int:
