@@ -1,4 +1,4 @@
-"""A process that speaks each engine's HTTP and fails on command: `python stub_engine.py PORT [--model NAME] ...`.
+"""A process that speaks each engine's HTTP and fails on command: `python stub_engine.py --port PORT [--alias NAME] ...`.
 
 Where an engine must misbehave, or be fast, this one stands in; nothing of the gateway is replaced. It needs
 nothing but Python. Its answers are words ``w0 w1 w2 ...``, as many as max_tokens says.
@@ -244,16 +244,15 @@ async def serve(told: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("place", type=int, nargs="?")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--alias", "--served-model-name", "--model", dest="model", default="stub")
+    parser.add_argument("--alias", "--served-model-name", dest="model", default="stub")
     parser.add_argument("--key", default=os.environ.get("LLAMA_API_KEY") or os.environ.get("VLLM_API_KEY", ""))
     parser.add_argument("--load-s", type=float, default=float(os.environ.get("STUB_LOAD_S", "0")))
     parser.add_argument("--token-s", type=float, default=float(os.environ.get("STUB_TOKEN_S", "0")))
     parser.add_argument("--wrong-after-wake", action="store_true")
     told, _ = parser.parse_known_args()
-    told.port = told.place or told.port  # an engine's other flags are taken and ignored
+    # an engine's other flags are taken and ignored
     try:
         asyncio.run(serve(told))
     except OSError as error:

@@ -18,6 +18,7 @@ from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.running import Command, EngineProcess, Health, Launch
 from cotenant.edge.engines import find_driver, processes, programs
 from cotenant.edge.engines.calls import call_json
+from cotenant.edge.engines.checkup import checkup
 from cotenant.errors import EngineError, InputError, UnknownEngineError
 
 STUB = Path(__file__).with_name("stub_engine.py")
@@ -31,7 +32,7 @@ def free_port() -> int:
 
 def start_stub(tmp_path: Path, *flags: str) -> EngineProcess:
     port = free_port()
-    command = Command((sys.executable, str(STUB), str(port), *flags))
+    command = Command((sys.executable, str(STUB), "--port", str(port), *flags))
     process = processes.launch(command, url=f"http://127.0.0.1:{port}", log=tmp_path / "stub.log")
     end = time.monotonic() + 10
     while time.monotonic() < end and find_driver("llama.cpp").health(process.url) is Health.SILENT:
@@ -129,3 +130,85 @@ def test_a_missing_program_and_an_unknown_engine_are_said(tmp_path):
         processes.launch(Command((str(tmp_path / "none"),)), url="http://127.0.0.1:1", log=tmp_path / "log")
     with pytest.raises(UnknownEngineError, match="no driver"):
         find_driver("abacus")
+
+
+def launch_of(engine: str, version: str, **more) -> Launch:
+    return Launch("r", "chat", engine, version, "org/model", EngineSettings(), 8101, devices=(1, 0), **more)
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "first", "last", "variables"),
+    [
+        ("vllm", "0.21", "serve", ("--host", "127.0.0.1"), {"VLLM_API_KEY": "k"}),
+        ("tgi", "3.3", "--model-id", ("--hostname", "127.0.0.1"), {"API_KEY": "k"}),
+        ("sglang", "0.5", "-m", ("127.0.0.1", "--enable-metrics"), {}),
+        ("ollama", "0.20", "serve", ("serve",), {"OLLAMA_HOST": "127.0.0.1:8101", "OLLAMA_KEEP_ALIVE": "-1"}),
+    ],
+)
+def test_each_engine_listens_on_loopback_and_gets_its_key_by_environment(
+    monkeypatch, engine, version, first, last, variables
+):
+    monkeypatch.setattr(programs, "_told", {engine: "/opt/engine"})
+    command = find_driver(engine).command(launch_of(engine, version), key="k")
+    assert command.argv[:2] == ("/opt/engine", first)
+    assert command.argv[-len(last) :] == last
+    assert "k" not in command.argv
+    cards = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "1,0"}
+    assert command.environment == variables | cards
+
+
+def test_vllm_is_told_to_be_able_to_sleep_only_where_the_plan_says_so(monkeypatch):
+    monkeypatch.setattr(programs, "_told", {"vllm": "/opt/vllm"})
+    driver = find_driver("vllm")
+    assert "--enable-sleep-mode" not in driver.command(launch_of("vllm", "0.21")).argv
+    command = driver.command(launch_of("vllm", "0.21", sleep_level=1))
+    assert "--enable-sleep-mode" in command.argv
+    assert command.environment["VLLM_SERVER_DEV_MODE"] == "1"
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_vllm_sleeps_wakes_and_changes_adapters(stub, level):
+    driver = find_driver("vllm")
+    assert driver.health(stub.url) is Health.READY
+    driver.sleep(stub.url, level=level)
+    assert driver.health(stub.url) is Health.ASLEEP
+    with pytest.raises(EngineError, match="500"):
+        checkup(stub.url, "m")
+    driver.wake(stub.url, level=level)
+    assert driver.health(stub.url) is Health.READY
+    assert checkup(stub.url, "m") == "w0 w1 w2 w3 "
+    driver.load_adapter(stub.url, "legal", "/adapters/legal")
+    driver.unload_adapter(stub.url, "legal")
+
+
+def test_a_wake_that_answers_wrongly_is_noticed(tmp_path):
+    process = start_stub(tmp_path, "--wrong-after-wake")
+    try:
+        driver = find_driver("vllm")
+        assert checkup(process.url, "m")
+        driver.sleep(process.url)
+        driver.wake(process.url)
+        assert driver.health(process.url) is Health.READY  # healthy, and wrong
+        with pytest.raises(EngineError, match="empty"):
+            checkup(process.url, "m")
+    finally:
+        processes.stop(process)
+
+
+@pytest.mark.parametrize(
+    ("engine", "kv_used", "generated"),
+    [("vllm", 0.25, 4), ("sglang", 0.5, None), ("tgi", None, None), ("llama.cpp", None, 4)],
+)
+def test_metrics_by_each_engines_names(stub, engine, kv_used, generated):
+    call_json(stub.url, "/v1/completions", method="POST", body={"model": "m", "prompt": "x"})
+    found = find_driver(engine).metrics(stub.url)
+    assert (found.running, found.waiting) == (0, 0)
+    assert (found.kv_used, found.generated_tokens) == (kv_used, generated)
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "tgi", "sglang"])
+def test_engines_that_do_not_sleep_say_so(stub, engine):
+    driver = find_driver(engine)
+    assert not driver.can_sleep
+    with pytest.raises(EngineError, match="does not sleep"):
+        driver.sleep(stub.url)

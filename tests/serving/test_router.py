@@ -223,7 +223,7 @@ def test_an_engine_that_never_starts_is_said_and_rests():
         now += 10 * S
         one.tick(now)
     refusal = next(effect for effect in one.take() if isinstance(effect, Refuse))
-    assert (refusal.status, refusal.code, refusal.message) == (503, "engine_failed", "A: out of memory")
+    assert (refusal.status, refusal.code, refusal.message) == (503, "engine_failed", "A does not start: out of memory")
     assert refusal.retry_after_s == 4
 
 

@@ -39,6 +39,7 @@ class Launch:
     adapters: tuple[Adapter, ...] = ()
     devices: tuple[int, ...] = ()
     url: str = ""
+    sleep_level: int = 0  # how it gives memory back: vLLM's levels; 0: it is stopped
 
 
 @dataclass(frozen=True, slots=True)

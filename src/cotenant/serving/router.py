@@ -306,7 +306,13 @@ class Router:
         if broken:
             again = max(1, -((floor.now_ns - min(one.retry_ns for one in broken)) // SECOND))
             for request in model.waiting.requests():
-                self._refuse(request, 503, "engine_failed", f"{model.name}: {broken[0].reason}", again)
+                self._refuse(
+                    request,
+                    503,
+                    "engine_failed",
+                    f"{model.name} does not start: {broken[0].reason.partition(': ')[0]}",
+                    again,
+                )
 
     def _refusal(self, model: Model, request: Request) -> Refuse | None:
         """Why a request is not even let in."""

@@ -12,6 +12,10 @@ from cotenant.errors import UnknownEngineError
 
 _DRIVERS = {
     "llama.cpp": "llama_cpp:LlamaServer",
+    "vllm": "vllm:Vllm",
+    "tgi": "tgi:Tgi",
+    "sglang": "sglang:Sglang",
+    "ollama": "ollama:Ollama",
 }
 
 

@@ -44,9 +44,10 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
         )  # fmt: skip
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+        wheel = "pip install xllamacpp (a llama-server for processors), " if "llama" in command.argv[0] else ""
         raise InputError(
             f"{command.argv[0]} could not be started: {reason}",
-            hint="install the engine, or say where its program is with --engine-binary",
+            hint=f"{wheel}install the engine, or say where its program is: --engine-binary ENGINE=PATH",
         ) from None
     finally:
         os.close(descriptor)

@@ -1,0 +1,216 @@
+"""`cotenant serve`: a plan as a live gateway."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cotenant.cli.output import emit, json_option, one_line, progress, reports_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cotenant.edge.gateway.run import Options
+    from cotenant.serving.from_plan import Fleet
+
+
+@click.command("serve")
+@click.argument("plan", metavar="PLAN")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; beyond loopback keys are needed."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free."
+)
+@click.option("--fleet", metavar="FLEET", help="The fleet file of the plan: priorities, SLOs, hours of traffic.")
+@click.option("--api-keys", type=click.Path(path_type=Path), metavar="FILE", help="name key [priority=N] a line.")
+@click.option("--allow-anonymous", is_flag=True, help="No keys, though others can reach this host.")
+@click.option(
+    "--engine-binary", "binaries", multiple=True, metavar="ENGINE=PATH", help="Where an engine's program is."
+)
+@click.option(
+    "--url", "urls", multiple=True, metavar="NAME=URL", help="This replica or model runs already: route only."
+)
+@click.option("--state", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Journal and logs.")
+@click.option(
+    "--patience", default="10s", show_default=True, metavar="TIME", help="Before a busy model makes room."
+)
+@click.option(
+    "--residency", default="5s", show_default=True, metavar="TIME", help="How long a model stays at least."
+)
+@click.option("--idle", metavar="TIME", help="Send models away that nobody asked for so long. Default: never.")
+@click.option(
+    "--deadline", default="600s", show_default=True, metavar="TIME", help="For a request without its own."
+)
+@click.option(
+    "--drain", default="30s", show_default=True, metavar="TIME", help="How long SIGTERM waits for answers."
+)
+@click.option(
+    "--max-waiting", type=click.IntRange(1), default=1000, show_default=True, help="Requests a model's queue."
+)
+@click.option("--max-body", default="32MiB", show_default=True, metavar="BYTES", help="The longest request.")
+@click.option("--no-prestart", is_flag=True, help="Start no engine before the first request for it.")
+@click.option("--quiet", is_flag=True, help="No log line for each request.")
+@click.option("--dry-run", is_flag=True, help="Say what would be started, and where; start nothing.")
+@json_option
+@reports_errors
+def command(plan: str, dry_run: bool, as_json: bool, binaries: tuple[str, ...], **told: object) -> int:
+    """Serve PLAN (the JSON of `cotenant plan`, or a fleet file, which is planned first) as an OpenAI-compatible
+    gateway: engines are started, put to sleep and stopped as requests need them, and no device is ever overrun.
+
+    Logs go to stderr as JSON lines. SIGTERM lets requests end, then stops all engines that the gateway started.
+    """
+    from cotenant.edge.engines import programs
+
+    programs.tell(_pairs(binaries, "--engine-binary"))
+    fleet = _fleet(plan, told)
+    if dry_run:
+        _show(fleet, as_json=as_json)
+        return 0
+    run, options = _gateway(told)
+
+    def ready(url: str) -> None:
+        if as_json:
+            emit(_document(fleet) | {"url": url})
+        else:
+            click.echo(one_line(f"serving {', '.join(fleet.names)} at {url}/v1; status at {url}/"), err=True)
+
+    return run(fleet, options, ready=ready)
+
+
+def _gateway(told: dict[str, object]) -> tuple[Callable[..., int], Options]:
+    """(run, options). aiohttp is loaded only now."""
+    from cotenant.errors import InputError
+
+    try:
+        from cotenant.edge.gateway.run import run
+    except ImportError as error:
+        raise InputError(f"serving needs {error.name}", hint="pip install 'cotenant[serve]'") from None
+    return run, _options(told)
+
+
+def _options(told: dict[str, object]) -> Options:
+    from cotenant.edge.gateway.keys import read_keys
+    from cotenant.edge.gateway.routes import Limits
+    from cotenant.edge.gateway.run import Options
+    from cotenant.edge.store import data_dir
+    from cotenant.serving.settings import SECOND, Settings
+    from cotenant.units import parse_bytes, parse_seconds
+
+    def span(name: str) -> int:
+        return int(parse_seconds(told[name]) * SECOND)
+
+    keys, state, port = told["api_keys"], told["state"], int(str(told["port"]))
+    return Options(
+        host=str(told["host"]),
+        port=port,
+        state=state if isinstance(state, Path) else data_dir() / "serve" / str(port),
+        keys=read_keys(keys) if isinstance(keys, Path) else None,
+        anonymous=bool(told["allow_anonymous"]),
+        prestart=not told["no_prestart"],
+        quiet=bool(told["quiet"]),
+        limits=Limits(body_bytes=parse_bytes(told["max_body"])),
+        settings=Settings(
+            patience_ns=span("patience"),
+            residency_ns=span("residency"),
+            deadline_ns=span("deadline"),
+            drain_ns=span("drain"),
+            idle_ns=span("idle") if told["idle"] is not None else None,
+            most_waiting=int(str(told["max_waiting"])),
+        ),
+    )
+
+
+def _fleet(plan: str, told: dict[str, object]) -> Fleet:
+    """The plan, read or made, as it is served."""
+    from cotenant import api
+    from cotenant.edge.plans import given_plan
+    from cotenant.serving.from_plan import fleet_of
+
+    urls, question = told["urls"], told["fleet"]
+    found = given_plan(plan)
+    if found is None:
+        question = question or plan
+        with progress() as report:
+            found = api.plan(plan, progress=report)
+    requests = api.load_fleet(str(question)).models if question else ()
+    return fleet_of(found, requests, urls=_pairs(urls if isinstance(urls, tuple) else (), "--url"))
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    from cotenant.errors import InputError
+
+    found: dict[str, str] = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name or not value:
+            raise InputError(f"{text[:80]!r} is not NAME=VALUE", path=option)
+        found[name] = _address(value) if option == "--url" else value
+    return found
+
+
+def _address(url: str) -> str:
+    """An engine's address without its /v1, which requests bring along."""
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def _document(fleet: Fleet) -> dict[str, object]:
+    from cotenant.catalogue import VERSION
+    from cotenant.report.document import header
+
+    return {
+        **header("serve", catalogue=VERSION),
+        "models": [{"name": one.name, "priority": one.priority} for one in fleet.models],
+        "replicas": [
+            {
+                "id": host.id,
+                "model": host.model,
+                "engine": f"{launch.engine}@{launch.version}",
+                "ours": host.ours,
+                "url": launch.url or f"http://127.0.0.1:{launch.port}",
+                "slots": host.slots,
+                "awake_bytes": host.awake_bytes,
+                "asleep_bytes": host.asleep_bytes,
+                "can_sleep": host.can_sleep,
+                "devices": [fleet.devices.names[one] for one in host.devices],
+                "arguments": _arguments(launch) if host.ours else [],
+            }
+            for host, launch in zip(fleet.hosts, fleet.launches, strict=True)
+        ],
+        "devices": [
+            {"name": name, "bytes": size}
+            for name, size in zip(fleet.devices.names, fleet.devices.bytes, strict=True)
+        ],
+    }
+
+
+def _arguments(launch: object) -> list[str]:
+    from cotenant.domain.running import Launch
+    from cotenant.edge.engines import find_driver
+
+    return list(find_driver(launch.engine).command(launch).argv) if isinstance(launch, Launch) else []
+
+
+def _show(fleet: Fleet, *, as_json: bool) -> None:
+    import shlex
+
+    from cotenant.units import format_bytes
+
+    if as_json:
+        emit(_document(fleet))
+        return
+    for name, size in zip(fleet.devices.names, fleet.devices.bytes, strict=True):
+        click.echo(f"device {name}: {format_bytes(size)} to give")
+    taken = [
+        sum(host.awake_bytes for host in fleet.hosts if one in host.devices)
+        for one in range(len(fleet.devices.bytes))
+    ]
+    stays = all(held <= size for held, size in zip(taken, fleet.devices.bytes, strict=True))
+    for host, launch in zip(fleet.hosts, fleet.launches, strict=True):
+        leaves = "stays" if stays else "sleeps to make room" if host.can_sleep else "is stopped to make room"
+        where = f"at {launch.url}" if not host.ours else f"takes {format_bytes(host.awake_bytes)}, {leaves}"
+        click.echo(one_line(f"{host.id}: {host.model}, {host.slots} at once, {where}"))
+        if host.ours:
+            click.echo(one_line(f"    {shlex.join(_arguments(launch))}"))

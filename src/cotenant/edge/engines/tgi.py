@@ -1,0 +1,37 @@
+"""Text Generation Inference: no sleep, adapters at start, metrics by its own names.
+
+Source: huggingface/text-generation-inference, router/src/server.rs (/health, /metrics, /v1), launcher/src/main.rs
+(the key of the router's API is API_KEY).
+"""
+
+from __future__ import annotations
+
+from cotenant.domain.running import Command, EngineMetrics, Health, Launch
+from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, words
+
+_METRICS = {
+    "running": ("tgi_batch_current_size",),
+    "waiting": ("tgi_queue_size",),
+    "prompt_tokens": ("tgi_request_input_length_sum",),
+    "generated_tokens": ("tgi_request_generated_tokens_sum",),
+}
+
+
+class Tgi(NoSleep, FixedAdapters):
+    """The driver of TGI's launcher and router."""
+
+    __slots__ = ()
+    name = "tgi"
+
+    def command(self, launch: Launch, *, key: str = "") -> Command:
+        """``text-generation-launcher ...`` on loopback."""
+        argv = (*words(launch), "--hostname", "127.0.0.1")
+        return Command(argv, on_cards(launch, {"API_KEY": key} if key else {}))
+
+    def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
+        """200 once the shards answer, 503 before."""
+        return health_at(url, "/health", timeout_s=timeout_s)
+
+    def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
+        """From /metrics; a share of its pool it does not tell."""
+        return metrics_at(url, _METRICS, timeout_s=timeout_s, key=key)

@@ -1,0 +1,68 @@
+"""The gateway's own metrics, for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from cotenant.serving.router import Router
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+class Figures:
+    """Counted as it happens; gauges are read off the router when somebody asks."""
+
+    def __init__(self, router: Router, devices: tuple[str, ...]) -> None:
+        self._router, self._devices = router, devices
+        self._registry = registry = CollectorRegistry(auto_describe=False)
+        self.requests = Counter(
+            "cotenant_requests",
+            "Requests that ended, by model and status.",
+            ("model", "status"),
+            registry=registry,
+        )
+        self.first_byte = Histogram(
+            "cotenant_first_byte_seconds",
+            "Arrival to first byte.",
+            ("model",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.total = Histogram(
+            "cotenant_request_seconds", "Arrival to last byte.", ("model",), buckets=_SECONDS, registry=registry
+        )
+        self.starts = Counter("cotenant_engine_starts", "Engines started.", ("replica",), registry=registry)
+        self.wakes = Counter("cotenant_engine_wakes", "Engines woken.", ("replica",), registry=registry)
+        self.evictions = Counter(
+            "cotenant_engine_evictions", "Engines sent away to make room.", ("replica",), registry=registry
+        )
+        self.failures = Counter(
+            "cotenant_engine_failures", "Engines that failed.", ("replica",), registry=registry
+        )
+        self._waiting = Gauge("cotenant_waiting", "Requests that wait.", ("model",), registry=registry)
+        self._running = Gauge("cotenant_running", "Requests in engines.", ("replica",), registry=registry)
+        self._state = Gauge(
+            "cotenant_replica_up", "1 where requests are sent.", ("replica", "state"), registry=registry
+        )
+        self._held = Gauge("cotenant_device_held_bytes", "Bytes in the ledger.", ("device",), registry=registry)
+        self._capacity = Gauge(
+            "cotenant_device_capacity_bytes", "Bytes that are ours to give.", ("device",), registry=registry
+        )
+        self.resident = Gauge(
+            "cotenant_replica_resident_bytes", "Resident bytes of its processes.", ("replica",), registry=registry
+        )
+
+    def page(self) -> bytes:
+        """The text that is scraped."""
+        floor = self._router.floor
+        for model in floor.models:
+            self._waiting.labels(model.name).set(model.waiting.count)
+        self._state.clear()
+        for replica in floor.replicas:
+            self._running.labels(replica.host.id).set(len(replica.running))
+            up = float(replica.free_slots > 0 or bool(replica.running))
+            self._state.labels(replica.host.id, replica.state.name.lower()).set(up)
+        for place, name in enumerate((*self._devices, "host memory")):
+            self._held.labels(name).set(floor.ledger.held[place])
+            self._capacity.labels(name).set(floor.ledger.capacity[place])
+        return generate_latest(self._registry)

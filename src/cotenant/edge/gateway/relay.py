@@ -1,0 +1,119 @@
+"""One request through one engine: bytes as they come, nothing buffered that is a stream."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+from aiohttp import web
+
+from cotenant.edge.gateway.answers import error_body
+from cotenant.edge.gateway.core import Core, Ticket
+
+MOST_ANSWER_BYTES = 256 * 2**20
+_ENDS = b"data: [DONE]"
+
+
+class BrokenError(Exception):
+    """The engine did not answer, or not properly. `suspect`: the engine itself is in doubt."""
+
+    def __init__(self, reason: str, *, suspect: bool = True) -> None:
+        super().__init__(reason)
+        self.suspect = suspect
+
+
+class Relay:
+    """Connections to engines."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, ttl_dns_cache=60)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=("User-Agent", "Accept-Encoding"), read_bufsize=2**16,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def send(self, ticket: Ticket, request: web.BaseRequest, url: str, key: str) -> web.StreamResponse:
+        """Send it and relay the answer. Raises BrokenError where the engine fails before or in the answer."""
+        headers = {"Content-Type": "application/json"}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        try:
+            async with self._session.post(
+                url + ticket.path, data=ticket.body, headers=headers, allow_redirects=False
+            ) as answer:
+                if answer.status >= 500 or answer.status in (401, 429) or answer.status < 200:
+                    words = (await answer.content.read(2048)).decode("utf-8", "replace")
+                    raise BrokenError(f"it answered {answer.status}: {_bare(words)}", suspect=False)
+                if answer.status == 200 and ticket.stream and answer.content_type == "text/event-stream":
+                    return await self._stream(ticket, request, answer)
+                return await self._whole(ticket, answer)
+        except aiohttp.ClientError as error:
+            raise BrokenError(_reason(error)) from None
+        except (OSError, ValueError) as error:
+            if isinstance(error, ConnectionResetError) and "closing transport" in str(error):
+                raise asyncio.CancelledError from None  # it is the client's connection that is gone
+            raise BrokenError(str(error) or type(error).__name__) from None
+
+    async def _whole(self, ticket: Ticket, answer: aiohttp.ClientResponse) -> web.Response:
+        """An answer in one piece, JSON or not an answer."""
+        body = bytearray()
+        async for chunk in answer.content.iter_any():
+            body += chunk
+            if len(body) > MOST_ANSWER_BYTES:
+                raise BrokenError("its answer is too long", suspect=False)
+        if answer.status >= 300:
+            return web.Response(
+                status=answer.status, body=_clients_error(answer, bytes(body)), content_type="application/json"
+            )
+        if answer.content_type != "application/json" or body[:1] != b"{" or body.rstrip()[-1:] != b"}":
+            raise BrokenError("its answer is not JSON")
+        return web.Response(body=bytes(body), content_type="application/json")
+
+    async def _stream(
+        self, ticket: Ticket, request: web.BaseRequest, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """Events as they come. One that ends without [DONE] is no answer, whatever the connection says."""
+        out: web.StreamResponse | None = None
+        tail = b""
+        async for chunk in answer.content.iter_any():
+            if out is None:
+                if not chunk.lstrip().startswith((b"data:", b":", b"event:", b"id:")):
+                    raise BrokenError("its stream has no events")
+                out = web.StreamResponse(
+                    headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+                )
+                self.core.begun(ticket)
+                await out.prepare(request)
+                ticket.out = out
+            await out.write(chunk)
+            tail = (tail + chunk)[-64:]
+        if out is None or _ENDS not in tail:
+            raise BrokenError("its stream ended before the answer did", suspect=out is None)
+        return out
+
+
+def _clients_error(answer: aiohttp.ClientResponse, body: bytes) -> bytes:
+    """What the client did wrong, in the engine's words where they have the shape, else in that shape."""
+    if answer.content_type == "application/json" and b'"error"' in body:
+        return body
+    return error_body(answer.status, "engine_refused", _bare(body[:2048].decode("utf-8", "replace")) or "refused")
+
+
+def _bare(words: str) -> str:
+    return " ".join(words.split())[:300]
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "it takes no connection"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "it closed the connection"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "its answer broke off"
+    return f"its answer is not HTTP ({type(error).__name__})"

@@ -1,0 +1,318 @@
+"""The HTTP face: OpenAI's paths, health, metrics, a status page."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from cotenant.edge.gateway.answers import error_body, error_event, models_body
+from cotenant.edge.gateway.core import Core, Ticket
+from cotenant.edge.gateway.hands import EngineHands
+from cotenant.edge.gateway.keys import Client, Keys
+from cotenant.edge.gateway.relay import BrokenError, Relay
+from cotenant.edge.gateway.status import status_document, status_page
+from cotenant.serving.effects import Refuse, Send
+
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may take: bytes of its body, seconds to send it, seconds to be answered at most."""
+
+    body_bytes: int = 32 * 2**20
+    body_s: float = 60.0
+    longest_s: float = 3600.0
+
+
+class RefusedError(Exception):
+    """An answer that is an error."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, param: str | None = None, retry: int | None = None
+    ):
+        super().__init__(message)
+        self.status, self.code, self.param, self.retry = status, code, param, retry
+
+
+class Routes:
+    """Handlers over one core."""
+
+    def __init__(
+        self, core: Core, hands: EngineHands, relay: Relay, *, keys: Keys | None, limits: Limits, local: bool
+    ) -> None:
+        self.core, self.hands, self.relay, self.keys, self.limits, self.local = (
+            core,
+            hands,
+            relay,
+            keys,
+            limits,
+            local,
+        )
+        self._created = int(time.time())
+        self._others: dict[tuple[str, str], Callable[[], web.Response]] = {
+            ("GET", "/v1/models"): self._models,
+            ("GET", "/metrics"): self._metrics,
+            ("GET", "/"): self._status,
+            ("GET", "/status.json"): self._status_json,
+        }
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Any request; nothing that a client sends ends in anything but an answer."""
+        disarm = getattr(request.protocol, "disarm", None)
+        if disarm is not None:
+            disarm()
+        try:
+            return await self._route(request)
+        except RefusedError as error:
+            return _refused(error.status, error.code, str(error), error.param, error.retry)
+        except HttpProcessingError as error:
+            return _refused(400, "bad_request", str(error.message)[:200], close=True)
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path
+        if path == "/health":
+            return self._health()
+        self._check_origin(request)
+        client = self._client(request)
+        if path in PATHS:
+            if request.method != "POST":
+                raise RefusedError(405, "method_not_allowed", f"{path} takes POST")
+            return await self._generate(request, path, client)
+        other = self._others.get((request.method, path))
+        if other is not None:
+            return other()
+        if request.method == "GET" and path.startswith("/v1/models/"):
+            return self._model(path.removeprefix("/v1/models/"))
+        raise RefusedError(404, "not_found", f"no {request.method} {path[:100]} here")
+
+    # --- generation ---
+
+    async def _generate(self, request: web.BaseRequest, path: str, client: Client) -> web.StreamResponse:
+        body = await self._body(request)
+        ticket = self._ticket(request, path, body, client)
+        status = 499
+        try:
+            self.core.ask(ticket)
+            answer = await self._serve(ticket, request)
+        except asyncio.CancelledError:
+            self.core.left(ticket)
+            raise
+        else:
+            status = answer.status if ticket.out is None or not ticket.recalled else 502
+            return answer
+        finally:
+            self.core.closed(ticket, status)
+
+    async def _serve(self, ticket: Ticket, request: web.BaseRequest) -> web.StreamResponse:
+        """Follow the router until the request has its answer."""
+        while True:
+            command = await ticket.next()
+            if isinstance(command, Refuse):
+                return await self._refuse(ticket, command)
+            ticket.sent_s = ticket.sent_s or time.monotonic()
+            answer = await self._attempt(ticket, request, command)
+            if answer is not None:
+                return answer
+
+    async def _attempt(self, ticket: Ticket, request: web.BaseRequest, send: Send) -> web.StreamResponse | None:
+        """One sending; None where another command follows."""
+        url, key = self.hands.url(send.replica)
+        ticket.relaying, ticket.recalled = True, False
+        try:
+            answer = await self.relay.send(ticket, request, url, key)
+        except BrokenError as error:
+            ticket.relaying = False
+            self.core.broke(ticket, str(error), suspect=error.suspect)
+            return None
+        except asyncio.CancelledError:
+            ticket.relaying = False
+            task = asyncio.current_task()
+            if ticket.recalled and task is not None and task.uncancel() == 0:
+                return None
+            raise
+        ticket.relaying = False
+        self.core.finished(ticket)
+        if ticket.out is not None:
+            with contextlib.suppress(ConnectionError):
+                await answer.write_eof()
+        return answer
+
+    async def _refuse(self, ticket: Ticket, refusal: Refuse) -> web.StreamResponse:
+        """An error: an answer of its own, or the end of a stream that has begun."""
+        if ticket.out is None:
+            return _refused(refusal.status, refusal.code, refusal.message, None, refusal.retry_after_s)
+        ticket.recalled = True
+        with contextlib.suppress(ConnectionError):
+            await ticket.out.write(b"\n\n" + error_event(refusal.status, refusal.code, refusal.message))
+            await ticket.out.write_eof()
+        out: web.StreamResponse = ticket.out
+        return out
+
+    async def _body(self, request: web.BaseRequest) -> bytes:
+        limit = self.limits.body_bytes
+        if request.content_length is not None and request.content_length > limit:
+            raise RefusedError(413, "request_too_large", f"a request may have {limit:,} bytes")
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise RefusedError(415, "unsupported_encoding", "send the body as it is, not compressed")
+        try:
+            async with asyncio.timeout(self.limits.body_s):
+                return await request.read()
+        except TimeoutError:
+            raise RefusedError(408, "request_too_slow", "the body did not arrive in time") from None
+        except web.HTTPRequestEntityTooLarge:
+            raise RefusedError(413, "request_too_large", f"a request may have {limit:,} bytes") from None
+
+    def _ticket(self, request: web.BaseRequest, path: str, body: bytes, client: Client) -> Ticket:
+        given = _parsed(body)
+        asked = given.get("model")
+        if not isinstance(asked, str) or not asked:
+            raise RefusedError(400, "invalid_model", "`model` must name a model", param="model")
+        model = self.core.fleet.names.get(asked)
+        if model is None:
+            known = ", ".join(list(self.core.fleet.names)[:20])
+            raise RefusedError(
+                404, "model_not_found", f"no model {asked[:100]!r} here; there are {known}", param="model"
+            )
+        needed = _NEEDED[path]
+        if needed not in given:
+            raise RefusedError(400, "missing_parameter", f"`{needed}` is missing", param=needed)
+        stream = given.get("stream", False)
+        if not isinstance(stream, bool):
+            raise RefusedError(400, "invalid_type", "`stream` is true or false", param="stream")
+        return Ticket(
+            self.core.number(), model=model, asked=asked, path=path, body=body, stream=stream, client=client.name,
+            priority=_priority(request, client), deadline_s=self._deadline(request),
+        )  # fmt: skip
+
+    def _deadline(self, request: web.BaseRequest) -> float | None:
+        told = request.headers.get("X-Request-Timeout")
+        if told is None:
+            return None
+        try:
+            seconds = float(told.removesuffix("s"))
+        except ValueError:
+            seconds = -1.0
+        if not 0 < seconds <= self.limits.longest_s:
+            raise RefusedError(
+                400, "invalid_timeout", f"X-Request-Timeout is 0 to {self.limits.longest_s:g} seconds"
+            )
+        return seconds
+
+    # --- who may ---
+
+    def _client(self, request: web.BaseRequest) -> Client:
+        if self.keys is None:
+            return Client(request.remote or "")
+        found = self.keys.client(request.headers.get("Authorization", ""))
+        if found is None:
+            raise RefusedError(401, "invalid_api_key", "a key is needed: Authorization: Bearer KEY")
+        return found
+
+    def _check_origin(self, request: web.BaseRequest) -> None:
+        """A web page that a user of this machine has open must not reach a gateway without keys: neither under a
+        name that was made to point here (DNS rebinding) nor from another origin."""
+        if self.keys is not None or not self.local:
+            return
+        host = _bare_host(request.headers.get("Host", ""))
+        origin = request.headers.get("Origin")
+        foreign = origin is not None and _bare_host(origin.partition("://")[2]) not in _LOCAL
+        if host not in _LOCAL or foreign:
+            raise RefusedError(
+                403, "foreign_origin", "without keys this gateway answers programs of this machine only"
+            )
+
+    # --- the rest ---
+
+    def _health(self) -> web.Response:
+        draining = self.core.router.floor.draining_ns is not None
+        return web.json_response({"status": "draining" if draining else "ok"}, status=503 if draining else 200)
+
+    def _models(self) -> web.Response:
+        return web.Response(
+            body=models_body(self.core.fleet.names, self._created), content_type="application/json"
+        )
+
+    def _model(self, name: str) -> web.Response:
+        if name not in self.core.fleet.names:
+            raise RefusedError(404, "model_not_found", f"no model {name[:100]!r} here", param="model")
+        one = json.loads(models_body([name], self._created))["data"][0]
+        return web.json_response(one)
+
+    def _metrics(self) -> web.Response:
+        return web.Response(body=self.core.figures.page(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    def _status(self) -> web.Response:
+        return web.Response(
+            text=status_page(self.core), content_type="text/html",
+            headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
+        )  # fmt: skip
+
+    def _status_json(self) -> web.Response:
+        return web.json_response(status_document(self.core))
+
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        raise RefusedError(400, "invalid_json", "the body is not JSON") from None
+    if not isinstance(given, dict):
+        raise RefusedError(400, "invalid_json", "the body is not a JSON object")
+    return given
+
+
+def _priority(request: web.BaseRequest, client: Client) -> int | None:
+    told = request.headers.get("X-Priority")
+    if told is None:
+        return None
+    try:
+        wanted = int(told)
+    except ValueError:
+        wanted = 10**9
+    if abs(wanted) > 10**6:
+        raise RefusedError(400, "invalid_priority", "X-Priority is a whole number")
+    return wanted if client.priority is None else min(wanted, client.priority)
+
+
+def _bare_host(text: str) -> str:
+    """A host without its port: ``[::1]:8000`` is ``::1``."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0].lower()
+
+
+def _refused(
+    status: int,
+    code: str,
+    message: str,
+    param: str | None = None,
+    retry: int | None = None,
+    *,
+    close: bool = False,
+) -> web.Response:
+    headers = {} if retry is None else {"Retry-After": str(retry)}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    answer = web.Response(
+        status=status,
+        body=error_body(status, code, message, param),
+        content_type="application/json",
+        headers=headers,
+    )
+    if close or status in (408, 413):
+        answer.force_close()
+    return answer

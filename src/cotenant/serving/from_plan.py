@@ -1,0 +1,152 @@
+"""From a plan to what the router and the drivers need: bytes by device, slots, launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cotenant.domain.engine import Version
+from cotenant.domain.fleet import ModelRequest
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan
+from cotenant.domain.running import Launch
+from cotenant.engines.sleeping import RESTART, SLEEP_1, sleep_modes
+from cotenant.errors import InputError
+from cotenant.estimation.step_constants import HOST_BANDWIDTH, START_UP_S, STORAGE_BANDWIDTH
+from cotenant.serving.settings import SECOND, Hosted, Served
+
+_SLOTS = 256  # vLLM's own default where a plan leaves it to the engine
+_CPU_START_S = 1.0  # a process without a CUDA context, kernels or graphs
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The plan's devices in their order in the ledger, and how many bytes of each are ours to give."""
+
+    names: tuple[str, ...]
+    bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is served: hosts and launches go by the same numbers. `names` maps every name that a client may ask
+    for (models, and the adapters on them) to its model; `sleep_levels` by replica, 0 where it is stopped."""
+
+    hosts: tuple[Hosted, ...]
+    models: tuple[Served, ...]
+    launches: tuple[Launch, ...]
+    devices: Devices
+    names: Mapping[str, str]
+    sleep_levels: tuple[int, ...]
+
+
+def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping[str, str] | None = None) -> Fleet:
+    """The plan as it is served. `requests` (the fleet's models) add priorities and SLOs; `urls` name replicas, or
+    models, whose engines run already and are not ours. Raises InputError where the plan cannot be served."""
+    if not plan.feasible or not plan.replicas:
+        raise InputError("this plan is not feasible: it cannot be served", hint="see its shortfalls")
+    given = dict(urls or {})
+    asked = {one.name: one for one in requests}
+    numbers = {gpu.device: place for place, gpu in enumerate(plan.gpus)}
+    shares = _shares(plan.gpus)
+    ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
+    hosts, launches, levels = [], [], []
+    for replica in ordered:
+        url = given.pop(replica.id, None) or given.get(replica.model, "")
+        level = _sleep_level(replica)
+        hosts.append(_host(replica, shares, numbers, level, ours=not url))
+        launches.append(launch_of(replica, url))
+        levels.append(level)
+    unknown = sorted(set(given) - {one.model for one in ordered})
+    if unknown:
+        raise InputError(f"no replica or model {unknown[0][:60]!r} in the plan")
+    nodes = sorted({one.devices[0].node for one, host in zip(ordered, hosts, strict=True) if host.ours})
+    if len(nodes) > 1:
+        away = next(one.id for one in ordered if one.devices[0].node == nodes[-1])
+        raise InputError(
+            f"{away} stands on another machine (node {nodes[-1]}): engines are started on one only",
+            hint=f"start it there (cotenant deploy), and give --url {away}=http://...",
+        )
+    models = tuple(_served(name, asked.get(name)) for name in dict.fromkeys(one.model for one in ordered))
+    names = {one.name: one.name for one in models}
+    for replica in ordered:
+        names |= {adapter.name: replica.model for adapter in replica.adapters if adapter.name not in names}
+    devices = Devices(
+        tuple(f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}" for gpu in plan.gpus),
+        tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
+    )
+    return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels))
+
+
+def launch_of(replica: ReplicaPlan, url: str = "") -> Launch:
+    """The replica's typed fields, from which a driver builds its command."""
+    return Launch(
+        replica.id, replica.model, replica.engine, replica.engine_version, replica.checkpoint, replica.settings,
+        replica.port, quantization=replica.quantization_flag, adapters=replica.adapters,
+        devices=() if _on_cpu(replica) else tuple(device.index for device in replica.devices), url=url,
+        sleep_level=0 if url else _sleep_level(replica),
+    )  # fmt: skip
+
+
+def _shares(gpus: Sequence[GpuPlan]) -> dict[tuple[str, Device], tuple[GpuShare, int, int]]:
+    """(share, bytes asleep, bytes in host memory) by replica and card."""
+    found = {(share.replica, gpu.device): (share, 0, 0) for gpu in gpus for share in gpu.shares}
+    for gpu in gpus:
+        for one in gpu.sleepers:
+            found[one.share.replica, gpu.device] = (one.share, one.asleep_bytes, one.host_bytes)
+    return found
+
+
+def _host(
+    replica: ReplicaPlan,
+    shares: Mapping[tuple[str, Device], tuple[GpuShare, int, int]],
+    numbers: Mapping[Device, int],
+    level: int,
+    *,
+    ours: bool,
+) -> Hosted:
+    mine = [shares[replica.id, device] for device in replica.devices if (replica.id, device) in shares]
+    if len(mine) != len(replica.devices):
+        raise InputError(f"the plan does not say what {replica.id} takes of its cards")
+    if not ours:
+        return Hosted(replica.id, replica.model, (), 0, _slots(replica), load_ns=0, ours=False)
+    share = max((one[0] for one in mine), key=lambda one: one.claimed_bytes)
+    weights = max(one[0].weights_bytes for one in mine)
+    start_s = _CPU_START_S if _on_cpu(replica) else START_UP_S[1]
+    wake_s = weights / (HOST_BANDWIDTH if level == 1 else STORAGE_BANDWIDTH)
+    return Hosted(
+        replica.id, replica.model, tuple(numbers[device] for device in replica.devices), share.claimed_bytes,
+        _slots(replica),
+        load_ns=int((start_s + weights / STORAGE_BANDWIDTH) * SECOND),
+        load_peak_bytes=max(one[0].load_peak_bytes for one in mine),
+        asleep_bytes=max((one[1] or one[0].runtime_bytes) for one in mine) if level else 0,
+        host_bytes=sum(one[2] or one[0].weights_bytes for one in mine) if level == 1 else 0,
+        wake_ns=int(wake_s * SECOND),
+        can_sleep=level > 0,
+    )  # fmt: skip
+
+
+def _slots(replica: ReplicaPlan) -> int:
+    options = replica.settings.llama_cpp
+    return replica.settings.max_num_seqs or (options.n_parallel if options and options.n_parallel else _SLOTS)
+
+
+def _sleep_level(replica: ReplicaPlan) -> int:
+    """How the plan lets it give memory back: level 1, 2, or 0 where it is stopped."""
+    if not replica.sharing.startswith("sleep"):
+        return 0
+    modes = sleep_modes(replica.engine, Version.parse(replica.engine_version), adapters=bool(replica.adapters))
+    mode = replica.sharing if replica.sharing in modes else modes[0]
+    return 0 if mode == RESTART else 1 if mode == SLEEP_1 else 2
+
+
+def _on_cpu(replica: ReplicaPlan) -> bool:
+    options = replica.settings.llama_cpp
+    return options is not None and options.n_gpu_layers == 0
+
+
+def _served(name: str, request: ModelRequest | None) -> Served:
+    if request is None:
+        return Served(name)
+    ttft = None if request.slo is None else request.slo.ttft_s
+    limit = None if ttft is None else int(ttft * SECOND)
+    return Served(name, request.priority, limit)
