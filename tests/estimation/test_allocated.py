@@ -73,8 +73,8 @@ def test_traffic_sizes_slots_and_context():
 
 
 def test_ollama_keeps_whole_windows_in_llama_cpp_and_windows_elsewhere():
-    """Gemma 2 (windows of 4,096 in 21 of 42 layers) ran in llama.cpp's runner, Gemma 3 in Ollama's own engine since
-    0.6 (fs/ggml/ggml.go, OllamaEngineRequired), and both in llama-server since 0.30."""
+    """Gemma 2 (windows of 4,096 in 21 of 42 layers) ran in llama.cpp's runner, Gemma 3 in Ollama's own engine
+    since 0.6 (fs/ggml/ggml.go, OllamaEngineRequired), and both in llama-server since 0.30."""
     here = llama(model="google/gemma-2-9b-it", options={"c": 8192, "np": 1, "ub": 512})
     there = llama(model="google/gemma-2-9b-it", engine="ollama@0.10.1", options={"num_ctx": 8192})
     each = 2 * 8 * 256 * 2  # keys and values of a layer's token
@@ -114,3 +114,17 @@ def test_model_buffers_are_near_what_was_printed(model, on_gpu, on_host):
     assert found.per_gpu[0].weights.bytes.value / MIB == pytest.approx(on_gpu, rel=0.005)
     if on_host is not None:
         assert found.host.weights / MIB == pytest.approx(on_host, rel=0.005)
+
+
+def test_a_projector_and_a_draft_lie_on_the_first_gpu_with_what_is_known_of_them():
+    """A log prints 248 MiB for a projector's graph; a draft told by its size alone says nothing of its cache."""
+    plain = llama(options={"c": 8192, "np": 1})
+    both = llama(options={"c": 8192, "np": 1, "mmproj_size": "1GiB", "model_draft_size": "600MiB"})
+    here, there = plain.per_gpu[0], both.per_gpu[0]
+    assert there.weights.bytes.value - here.weights.bytes.value == pytest.approx(1624 * 2**20, rel=0.001)
+    extra = there.runtime.bytes.value - here.runtime.bytes.value
+    assert 60 * 2**20 <= extra <= 400 * 2**20
+    assert here.runtime.bytes.high + 600 * 2**20 < there.runtime.bytes.high
+    assert any("its own cache and graph are not" in one for one in both.warnings)
+    split = llama(options={"c": 8192, "np": 1, "mmproj_size": "1GiB", "tensor_split": "1,1"})
+    assert split.per_gpu[1].runtime.bytes == here.runtime.bytes

@@ -66,9 +66,13 @@ def cause(found: Measurement, predicted: Estimate | None) -> Cause:
 _VAGUE = {"out_of_memory_in_graphs": 1, "out_of_memory_warming_up": 1, "warm_up_prefill": 0, "no_room_for_pool": 0}
 
 
+_SAY_READY = frozenset({"llama.cpp", "ollama"})  # buffers are printed one by one, before anything is used
+
+
 def _calm(found: Measurement) -> str:
     if found.outcome is None:
-        return "The log ends before the engine had sized its KV cache; nothing in it says that memory ran out."
+        end = "its server was ready" if found.engine in _SAY_READY else "the engine had sized its KV cache"
+        return f"The log ends before {end}; nothing in it says that memory ran out."
     return "Nothing in the log says that memory ran out."
 
 

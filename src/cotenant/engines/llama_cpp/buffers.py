@@ -26,6 +26,9 @@ from cotenant.units import MIB
 # CUDA context, cuBLAS and kernel images: "unaccounted" in the memory breakdown that llama.cpp prints at exit,
 # 250 to 750 MiB a device over cards and driver versions.
 _UNACCOUNTED = Interval(250 * MIB, 450 * MIB, 750 * MIB)
+# A projector's graph for one image: a log says 248 MiB; where attention is not fused, 16 heads x 4,096 positions
+# of Gemma 3's 896 x 896 pixels take 1,024 MiB for their scores alone (tools/mtmd/clip.cpp, warmup).
+_PROJECTOR = Interval(60 * MIB, 300 * MIB, 1200 * MIB)
 _MATRICES = (Role.EMBEDDING, Role.HEAD)
 
 
@@ -51,7 +54,7 @@ def allocation(
             weights=Term(_about(weights.get(n, 0), model), _weights_why(placement, n, model)),
             kv_cache=Term(Interval.exact(caches.get(n, 0)), _cache_why(model, options, build, placement, n)),
             compute=_compute(model, options, build, placement, n, head, each),
-            runtime=Term(_UNACCOUNTED, "device context, libraries"),
+            runtime=_runtime(options, n),
         )
         for n in range(gpus)
     )
@@ -181,6 +184,13 @@ def _cache_why(
     return f"{size.full:,} cells{slots}{window}, {types}"
 
 
+def _runtime(options: LlamaCppOptions, gpu: int) -> Term:
+    """What no buffer line of the model shows; the first GPU also computes the projector."""
+    if gpu or not options.mmproj_bytes:
+        return Term(_UNACCOUNTED, "device context, libraries")
+    return Term(_UNACCOUNTED + _PROJECTOR, "device context, libraries, the projector's graph")
+
+
 def _notes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> tuple[str, ...]:
     found = list(build.notes)
     kept = len(placement.on(HOST))
@@ -190,6 +200,8 @@ def _notes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placem
         found.append("sliding layers keep the whole context (full-size sliding caches)")
     if set(model.modalities) - {"text"} and not options.mmproj_bytes:
         found.append("text only: the projector (mmproj) that sees or hears is a file of its own, not counted")
+    if options.draft_bytes:
+        found.append("the draft's weights are counted, its own cache and graph are not: only its size is told")
     if options.n_cpu_moe:
         found.append("experts in host memory: what no buffer line shows has run up to 2.4 GiB a device")
     return tuple(found)
