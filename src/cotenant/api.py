@@ -118,12 +118,12 @@ def estimate(
     """
     from dataclasses import replace
 
-    from cotenant.edge.drafts import open_speculation
     from cotenant.edge.own_gpus import open_gpu
     from cotenant.engines import find_engine, read_words
     from cotenant.engines.speculative import read_speculative, refuse_elsewhere, split_speculative
     from cotenant.estimation.options import adapters_from, engine_settings, overflow_from, slo_from, traffic_from
     from cotenant.estimation.question import Question, answer
+    from cotenant.readers.draft_model import open_speculation
     from cotenant.units import parse_bytes
 
     rules, version = find_engine(engine)
@@ -150,11 +150,12 @@ def estimate(
     told, own = read_words(rules, words)
     quantization = quantization or told.pop("quantization", None)
     asked = asked or read_speculative(speculative_config)
-    refuse_elsewhere(rules.name, rules.title, asked, decode_context_parallel_size)
+    settings = engine_settings(common | told, tuned)
+    refuse_elsewhere(rules.name, rules.title, asked, settings.decode_context_parallel_size)
     loaded = load_model(model)
-    drafted = open_speculation(asked, loaded.spec)
+    drafted = open_speculation(asked, loaded.spec, load_model)
     question = Question(
-        settings=replace(engine_settings(common | told, tuned), llama_cpp=own, speculation=drafted),
+        settings=replace(settings, llama_cpp=own, speculation=drafted),
         traffic=traffic_from(
             concurrent=concurrent,
             requests_per_second=requests_per_second,

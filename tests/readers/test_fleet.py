@@ -445,3 +445,22 @@ def test_one_broken_value_is_reported_at_or_above_its_place(data: st.DataObject)
             related = fault.path.startswith(path) or path.startswith(fault.path)
             cross = fault.path.endswith((".name", ".pin.gpus", ".p95", "_tokens", ".traffic")) or "count" in path
             assert related or cross, (path, fault.path, fault.message)
+
+
+def test_speculative_decoding_is_read_with_its_draft() -> None:
+    entry = {"model": "meta-llama/Llama-3.2-1B-Instruct", "num_speculative_tokens": 4}
+    value = one()
+    value["models"][0]["speculative_config"] = entry
+    drafted = read(value).models[0].speculation
+    assert drafted is not None
+    assert (drafted.method, drafted.tokens) == ("draft_model", 4)
+    assert drafted.draft is not None
+
+
+@pytest.mark.parametrize(
+    ("engine", "config"),
+    [("vllm", {"method": "magic"}), ("tgi", {"method": "ngram", "num_speculative_tokens": 2})],
+)
+def test_speculative_decoding_that_cannot_be_is_named_by_its_path(engine: str, config: dict[str, object]) -> None:
+    value = {**one(speculative_config=config), "engine": engine}
+    assert "$.models[0].speculative_config" in faults(value)

@@ -44,6 +44,10 @@ def _with_lengths(function: Any) -> Any:
 @option(
     _ENGINE, "--pipeline-parallel-size", "-pp", type=ENGINE_INT, metavar="N", help="Groups of layers in a row."
 )
+@option(_ENGINE, "--decode-context-parallel-size", "-dcp", type=ENGINE_INT, metavar="N",
+        help="Ranks that share out the cache of each sequence.")  # fmt: skip
+@option(_ENGINE, "--speculative-config", metavar="JSON",
+        help='Speculative decoding: {"method": "mtp", "num_speculative_tokens": 2}.')  # fmt: skip
 @option(_ENGINE, "--max-model-len", type=ENGINE_INT, metavar="TOKENS", help="The longest sequence.")
 @option(_ENGINE, "--max-num-seqs", type=ENGINE_INT, metavar="N", help="Sequences in a batch at most.")
 @option(_ENGINE, "--max-num-batched-tokens", type=ENGINE_INT, metavar="TOKENS", help="Tokens of one step at most.")

@@ -25,6 +25,8 @@ _FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
     (("--tensor-split", "-ts"), "N0,N1,...", "Shares of the layers, one for each GPU."),
     (("--no-kv-offload", "-nkvo"), None, "The cache in host memory."),
     (("--n-cpu-moe", "-ncmoe"), "N", "Layers whose experts stay in host memory."),
+    (("--model-draft-size",), "SIZE", "Bytes of the draft's file (--model-draft)."),
+    (("--mmproj-size",), "SIZE", "Bytes of the vision projector's file (--mmproj)."),
 )
 _SERVERS = "SGLang's, TGI's and TensorRT-LLM's own words"
 # Whole numbers and fractions of three engines; what a word means is the engine's: see docs/commands/estimate.md.
@@ -37,6 +39,10 @@ _SERVER_FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
     (("--cuda-graph-max-bs",), "N", "SGLang: the largest batch with a CUDA graph."),
     (("--disable-cuda-graph",), None, "SGLang: no CUDA graphs."),
     (("--page-size",), "TOKENS", "SGLang: tokens of a page."),
+    (("--speculative-algorithm",), "NAME", "SGLang: NEXTN, EAGLE, EAGLE3, STANDALONE, NGRAM or DFLASH."),
+    (("--speculative-draft-model-path",), "MODEL", "SGLang: the draft, where it has weights of its own."),
+    (("--speculative-num-steps",), "N", "SGLang: tokens that the draft proposes."),
+    (("--speculative-num-draft-tokens",), "N", "SGLang: tokens that are verified at once."),
     (("--num-shard",), "N", "TGI: GPUs that share each layer."),
     (("--max-input-tokens", "--max-input-length"), "TOKENS", "TGI: the longest prompt."),
     (("--max-total-tokens",), "TOKENS", "TGI: the longest sequence. SGLang: tokens of the pool at most."),

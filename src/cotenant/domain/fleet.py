@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cotenant.domain.engine import Speculation
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter, Slo, Traffic
@@ -48,6 +49,7 @@ class ModelRequest:
     max_loss_percent: float = 1.0
     kv_cache_dtypes: tuple[str, ...] = ("auto",)
     adapters: tuple[Adapter, ...] = ()
+    speculation: Speculation | None = None
     priority: int = 0
     min_replicas: int = 1
     max_replicas: int | None = None

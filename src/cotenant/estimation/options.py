@@ -18,6 +18,7 @@ _SLOWEST = 1e-9  # requests a second: one in thirty years; below that sums lose 
 _RANGES = {
     "tensor_parallel_size": (1, 1024),
     "pipeline_parallel_size": (1, 1024),
+    "decode_context_parallel_size": (1, 1024),
     "max_model_len": (1, _TOKENS),
     "max_num_seqs": (1, _MANY),
     "max_num_batched_tokens": (1, _TOKENS),

@@ -18,6 +18,7 @@ from cotenant.estimation.in_flight import SequenceBytes
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.sequence_limit import longest_sequence
+from cotenant.estimation.speculation import served_model
 from cotenant.estimation.step_time import roofline
 
 
@@ -84,7 +85,7 @@ def reserved_bytes(
 ) -> ReservedBytes:
     """What the engine reserves under these settings, defaults filled in."""
     resolved = engine.resolve(model, gpu, settings, version)
-    layout = cache_layout(model, resolved, engine.rules(version).cache)
+    layout = cache_layout(served_model(model, settings), resolved, engine.rules(version).cache)
     return ReservedBytes(layout, resolved.max_num_batched_tokens or 1)
 
 

@@ -199,7 +199,8 @@ def _smallest(case: _Case, size: int) -> Candidate | Refusal:
     limits = [request.max_replicas or MOST_REPLICAS, MOST_REPLICAS]
     limits += [each // size for each in (offer.count, offer.maximum) if each is not None]
     settings = EngineSettings(
-        tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype, adapters=_slots(request)
+        tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype, adapters=_slots(request),
+        speculation=request.speculation,
     )  # fmt: skip
     try:
         times = roofline(

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from cotenant.catalogue.quantization import find_format
 from cotenant.catalogue.strict import nearest
+from cotenant.domain.engine import Speculation
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import SILENT, TASKS, Adapter, Lengths, Slo, Trace, Traffic
 from cotenant.engines import find_engine
+from cotenant.engines.speculative import read_speculative, refuse_elsewhere
 from cotenant.errors import CotenantError, InputError
+from cotenant.readers.draft_model import open_speculation
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
 from cotenant.readers.fleet_schema import LengthsEntry, ModelEntry, SloEntry, TrafficEntry
 
@@ -45,10 +49,32 @@ def requests(
         own += _faults(entry, model, path)
         formats = _formats(entry, path, own)
         trace = _trace(entry.traffic, load_trace, f"{path}.traffic.trace", own)
+        drafted = None if model is None else _speculation(entry, model, engine, load_model, path, own)
         if model is not None and not own:
-            found.append(_request(entry, model, engine, formats, trace))
+            found.append(replace(_request(entry, model, engine, formats, trace), speculation=drafted))
         faults += own
     return found
+
+
+def _speculation(
+    entry: ModelEntry,
+    model: LoadedModel,
+    engine: str,
+    load_model: Callable[[object], LoadedModel],
+    path: str,
+    faults: list[CotenantError],
+) -> Speculation | None:
+    """Speculative decoding as vLLM's speculative_config says it, with its draft opened."""
+    if not entry.speculative_config:
+        return None
+    try:
+        asked = read_speculative(entry.speculative_config)
+        rules, _ = find_engine(entry.engine or engine)
+        refuse_elsewhere(rules.name, rules.title, asked, 1)
+        return open_speculation(asked, model.spec, load_model)
+    except CotenantError as error:
+        faults.append(placed(error, f"{path}.speculative_config"))
+        return None
 
 
 def _trace(
