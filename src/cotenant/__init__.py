@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from cotenant._version import __version__
 
 if TYPE_CHECKING:
-    from cotenant.api import compare_plans, deploy, estimate, explain, load_fleet, load_model, plan, simulate
+    from cotenant.api import (
+        compare_plans,
+        deploy,
+        estimate,
+        explain,
+        load_fleet,
+        load_model,
+        plan,
+        simulate,
+        what_if,
+    )
 
 __all__ = [
     "__version__",
@@ -23,6 +33,7 @@ __all__ = [
     "load_model",
     "plan",
     "simulate",
+    "what_if",
 ]
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cotenant.domain.model import ModelSpec
     from cotenant.domain.plan import Plan
     from cotenant.domain.replay import Replay
+    from cotenant.domain.what_if import Sweep, WhatIfPoint
     from cotenant.domain.workload import Adapter, Trace
     from cotenant.planning.scenes import Replayer
 
@@ -30,7 +31,17 @@ if TYPE_CHECKING:
     FleetSource = str | PathLike[str] | Mapping[str, Any] | Fleet
     PlanSource = FleetSource | Plan
 
-__all__ = ["compare_plans", "deploy", "estimate", "explain", "load_fleet", "load_model", "plan", "simulate"]
+__all__ = [
+    "compare_plans",
+    "deploy",
+    "estimate",
+    "explain",
+    "load_fleet",
+    "load_model",
+    "plan",
+    "simulate",
+    "what_if",
+]
 
 
 def load_model(source: ModelSource) -> LoadedModel:
@@ -204,6 +215,32 @@ def plan(
     if not replay:
         return plan_fleet(question, progress=tell)
     return keep_promises(question, _replayer(question, seed, tell), progress=tell)
+
+
+def what_if(
+    fleet: FleetSource,
+    sweep: str,
+    *,
+    points: int = 8,
+    workers: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Sweep, tuple[WhatIfPoint, ...]]:
+    """The fleet planned again with more or less of something: ``traffic=0.5..4``, ``slo=0.5..2``,
+    ``price:L4=0.8..1.5``, at `points` equal ratios, each in a process of its own (`workers` at once).
+    """
+    from functools import partial
+
+    from cotenant.edge.apart import each_apart
+    from cotenant.planning.what_if import point, read_sweep
+
+    tell = progress or (lambda _: None)
+    question = load_fleet(fleet)
+    asked = read_sweep(sweep, question, points=points)
+    found = []
+    for one in each_apart(partial(point, question, asked), asked.factors, workers=workers):
+        found.append(one)
+        tell(f"{len(found)} of {len(asked.factors)} planned")
+    return asked, tuple(found)
 
 
 def _running(previous: PlanSource, replay: bool) -> Plan:

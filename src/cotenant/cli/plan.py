@@ -25,6 +25,14 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.option(
     "--from", "previous", metavar="PLAN", help="A plan that runs: stay near it, and say how to get there."
 )
+@click.option(
+    "--what-if", "sweep", metavar="WHAT=A..B",
+    help="Plan again with more or less: traffic=0.5..4, slo=0.5..2, price:L4=0.8..1.5.",
+)  # fmt: skip
+@click.option("--points", type=click.IntRange(2, 64), default=8, show_default=True, help="Of --what-if.")
+@click.option(
+    "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the answer of --what-if there."
+)
 @json_option
 @reports_errors
 def command(
@@ -34,6 +42,9 @@ def command(
     replay: bool,
     seed: int,
     previous: str | None,
+    sweep: str | None,
+    points: int,
+    html: Path | None,
     as_json: bool,
 ) -> int:
     """Place the models of FLEET (a YAML or JSON file, see docs/fleet-file.md) on its GPUs.
@@ -41,8 +52,18 @@ def command(
     Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit. So
     it is where --replay finds no plan that holds every SLO.
     """
-    if output is not None and not output.name:
-        raise click.BadParameter("the name is empty", param_hint="-o")
+    for file, hint in ((output, "-o"), (html, "--html")):
+        if file is not None and not file.name:
+            raise click.BadParameter("the name is empty", param_hint=hint)
+    chosen = {"--compare": compare, "--replay": replay, "--from": previous, "--what-if": sweep}
+    if sum(bool(value) for value in chosen.values()) > 1:
+        raise click.UsageError(
+            f"{' and '.join(name for name, value in chosen.items() if value)} do not go together"
+        )
+    if html is not None and sweep is None:
+        raise click.UsageError("--html draws --what-if")
+    if sweep is not None:
+        return _swept(fleet, sweep, points, output, html, as_json)
     if compare is not None:
         return _compared(fleet, compare, seed, output, as_json)
     from cotenant import api
@@ -76,6 +97,26 @@ def _compared(fleet: str, strategies: str, seed: int, output: Path | None, as_js
     else:
         print_contenders(found, console())
     return FITS if any(not one.unplaced for one in found) else DOES_NOT_FIT
+
+
+def _swept(fleet: str, sweep: str, points: int, output: Path | None, html: Path | None, as_json: bool) -> int:
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.report.what_if import print_what_if, what_if_document, what_if_html
+
+    with progress() as report:
+        question = api.load_fleet(fleet)
+        asked, found = api.what_if(question, sweep, points=points, progress=report)
+    _written(document := what_if_document(asked, found, catalogue=VERSION, input_hash=question.input_hash), output)
+    if html is not None:
+        from cotenant.edge.store import write_atomic
+
+        write_atomic(html, what_if_html(asked, found, title=f"{Path(fleet).name}: {asked.name}").encode())
+    if as_json:
+        emit(document)
+    else:
+        print_what_if(asked, found, console())
+    return FITS if any(one.feasible for one in found) else DOES_NOT_FIT
 
 
 def _written(document: object, output: Path | None) -> None:

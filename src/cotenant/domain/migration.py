@@ -12,8 +12,8 @@ class MigrationStep:
     """One action: ``start`` a replica, ``stop`` one.
 
     `needed_bytes` is what each of its cards must have free before a start (its load peak), `freed_bytes` what a
-    stop gives back; `seconds` how long a start takes to its first answer (estimated). `downtime` marks a stop after
-    which its model has fewer replicas than before until its next start.
+    stop gives back; `seconds` how long a start takes to its first answer (estimated). `downtime` marks a stop
+    after which its model has fewer replicas than before until its next start.
     """
 
     action: str

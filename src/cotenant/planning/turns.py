@@ -8,8 +8,8 @@ finds i asleep when the one before it was not for i, a share 1 - l_i / L of the 
 
 Where an hour of others gives way to one of its own, its first request wakes it. Swapping takes a share
 S = sum_i l_i (1 - l_i / L) (sleep_j + wake_i) of an hour. Thrash is S above a twentieth; busy + S must stay below
-what a queue stands. TTFT holds where W_i fits into what it leaves, or where so few requests wait that half of the
-misses that the percentile grants pays for them. Traces are cut into 24 parts and counted in each.
+what a queue stands in every hour that several share. TTFT holds where W_i fits into what it leaves, or where so
+few requests wait that half of the misses that the percentile grants pays for them. Traces are cut into 24 parts.
 """
 
 from __future__ import annotations
@@ -125,9 +125,10 @@ def judge(
     swapping = max(_swapping(hour, members) for hour in day)
     if swapping > THRASH:
         return f"they would swap for {format_percent(swapping, digits=1)} of their busiest hour (thrash)"
-    full = max(_busy(hour, members) + _swapping(hour, members) for hour in day)
+    shared = [hour for hour in day if sum(rate > 0 for rate in hour.rates) > 1]
+    full = max((_busy(hour, members) + _swapping(hour, members) for hour in shared), default=0.0)
     if full > FULL:
-        return f"together they keep the card busy for {format_percent(full)} of an hour"
+        return f"together they want {format_percent(full)} of the card's time in an hour that they share"
     waits = {one.name: _wait(number, day, members) for number, one in enumerate(requests)}
     delayed = {one.name: _delayed(number, day) for number, one in enumerate(requests)}
     for request, candidate in zip(requests, chosen, strict=True):
@@ -187,18 +188,27 @@ def _others(one: int, hour: Hour, members: Sequence[Member]) -> Iterator[tuple[i
 
 
 def _wait(one: int, day: Sequence[Hour], members: Sequence[Member]) -> float:
-    """The mean wait of a request that finds its model asleep, in the hour where that is longest."""
-    longest = 0.0
-    for hour in day:
+    """The mean wait of a request that finds its model asleep, where that is longest: in an hour that it shares, or
+    where it takes over from the hour before."""
+    longest, last = 0.0, next((hour for hour in reversed(day) if sum(hour.rates) > 0), day[0])
+    for before, hour in zip([day[-1], *day[:-1]], day, strict=True):
+        awake, last = last, hour if sum(hour.rates) > 0 else last  # who was asked last is awake, however long ago
         if hour.rates[one] <= 0:
             continue
-        running = sum(
-            (1 - exp(-rate * other.service_s)) * other.service_s
-            for _, (rate, other) in _others(one, hour, members)
-        )
-        load = min(0.99, _busy(hour, members) + _swapping(hour, members))
-        longest = max(longest, (running + _swap_s(one, hour, members)) / (1 - load))
+        load = _busy_beside(one, hour, members) + _swapping(hour, members)
+        shared = (_running(one, hour, members) + _swap_s(one, hour, members)) / (1 - min(0.99, load))
+        longest = max(longest, shared, _running(one, before, members) + _swap_s(one, awake, members))
     return longest
+
+
+def _running(one: int, hour: Hour, members: Sequence[Member]) -> float:
+    """Seconds that the others still work for what they have begun."""
+    pairs = (pair for _, pair in _others(one, hour, members))
+    return sum((1 - exp(-rate * other.service_s)) * other.service_s for rate, other in pairs)
+
+
+def _busy_beside(one: int, hour: Hour, members: Sequence[Member]) -> float:
+    return sum(1 - exp(-rate * other.service_s) for _, (rate, other) in _others(one, hour, members))
 
 
 def _swaps(one: int, day: Sequence[Hour]) -> float:
