@@ -21,6 +21,7 @@ from bench.step_time_score import (
     bias,
     median_error,
     order_everywhere,
+    order_missed,
     order_right,
     quantile_error,
     score,
@@ -50,6 +51,9 @@ def rows(scored: Scored) -> list[Row]:
         measured("throughput_median", "", "", lambda: (median_error(scored.throughput), _of(scored.throughput))),
         measured("order_right", "", _REACH["order_right"], lambda: _order(scored.tpot)),
         measured("interval_coverage", "", _REACH["interval_coverage"], lambda: _coverage(scored)),
+        measured(
+            "ttft_coverage", "", _REACH["interval_coverage"], lambda: (_share(scored.ttft), _ratio(scored.ttft)[1])
+        ),
         measured("interval_ratio_median", "", _REACH["interval_ratio_median"], lambda: _ratio(scored.tpot)),
     ]
 
@@ -61,9 +65,11 @@ def refitted(records: Sequence[Record]) -> list[Row]:
     ttft = [pair for each in found for pair in each.scored.ttft]
     together = [
         measured("tpot_median_left_out", "", "<= 0.16", lambda: (median_error(tpot), _of(tpot))),
-        measured("tpot_p90_left_out", "", "", lambda: (quantile_error(tpot, 0.9), _of(tpot))),
-        measured("ttft_median_left_out", "", "", lambda: (median_error(ttft), _of(ttft))),
+        measured("tpot_p90_left_out", "", _REACH["tpot_p90"], lambda: (quantile_error(tpot, 0.9), _of(tpot))),
+        measured("ttft_median_left_out", "", _REACH["ttft_median"], lambda: (median_error(ttft), _of(ttft))),
+        measured("order_right_left_out", "", "", lambda: _order(tpot)),
         measured("interval_coverage_left_out", "", "", lambda: (_share(tpot), _of(tpot))),
+        measured("ttft_coverage_left_out", "", "", lambda: (_share(ttft), _of(ttft))),
         Row("constants", None, "", "", "fitted to all", asdict(refit(records))),
     ]
     each = [
@@ -89,7 +95,13 @@ def _of(pairs: Sequence[Pair], left_out: int | None = None) -> dict[str, object]
 def _order(pairs: Sequence[Pair]) -> tuple[float, Mapping[str, object]]:
     right, count = order_right(pairs)
     everywhere, more = order_everywhere(pairs)
-    return right, {"pairs": count, "over_all_loads": round(everywhere, 3), "pairs_over_all_loads": more}
+    missed = {kind: f"{wrong} of {whole}" for kind, wrong, whole in order_missed(pairs)[:6]}
+    return right, {
+        "pairs": count,
+        "over_all_loads": round(everywhere, 3),
+        "pairs_over_all_loads": more,
+        "missed": missed,
+    }
 
 
 def _coverage(scored: Scored) -> tuple[float, Mapping[str, object]]:

@@ -18,11 +18,14 @@ from cotenant.estimation.step_constants import FITTED, Fitted
 GUESS = Fitted(
     dense_bandwidth=0.85, moe_bandwidth=0.75, weight_only_moe=0.8, kv_bandwidth=0.85, compute_16=0.7,
     compute_8=0.6, compute_moe=0.6, vllm_layer_s=40e-6, tensorrt_llm_layer_s=30e-6, sglang_layer_s=60e-6,
-    moe_layer_s=20e-6, all_reduce_s=8e-6, fused_all_reduce_s=8e-6, first_token_s=10e-3, closed_queue=1.0,
+    moe_layer_s=20e-6, fused_moe_layer_s=20e-6, all_reduce_s=8e-6, fused_all_reduce_s=8e-6, link=0.7,
+    sequence_s=10e-6, eager_layer_s=60e-6, vllm_release=1.05, first_token_s=10e-3, closed_queue=1.0,
 )  # fmt: skip
-_SHARES = tuple(name for name in Fitted.__dataclass_fields__ if "bandwidth" in name or "compute" in name)
+_SHARES = tuple(
+    name for name in Fitted.__dataclass_fields__ if "bandwidth" in name or "compute" in name or name == "link"
+)
 _HUBER = 0.15
-_RIDGE = 0.5  # a factor of e away costs as much as this many rows that err by 100 %
+_RIDGE = 1.5  # a factor of e away costs as much as this many rows that err by 100 %
 _STEP = 0.02
 
 
@@ -58,8 +61,14 @@ def refit(records: Iterable[Record], start: Fitted = GUESS, rounds: int = 4) -> 
         right = np.concatenate([-here * weight, _RIDGE * (origin - values)])
         change = np.linalg.lstsq(left, right, rcond=None)[0]
         values = values + np.clip(change, -0.5, 0.5)
-        values = np.minimum(values, [log(0.97) if name in _SHARES else 3.0 for name in names])
+        values = np.minimum(values, [_most(name) for name in names])
+        values = np.maximum(values, [0.0 if name == "vllm_release" else -50.0 for name in names])
     return _made(names, values)
+
+
+def _most(name: str) -> float:
+    """The logarithm of the most that a constant may be: shares below 1, a release no slower than by a tenth."""
+    return log(0.97) if name in _SHARES else log(1.1) if name == "vllm_release" else 3.0
 
 
 def leave_one_out(records: Sequence[Record], start: Fitted = GUESS) -> list[LeftOut]:

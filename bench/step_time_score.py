@@ -11,8 +11,9 @@ from statistics import median
 
 from bench.step_time_predict import Predicted, predict
 from bench.step_time_rows import LeftOutError, Record, Situation, situation
-from cotenant.estimation.step_constants import FITTED, Fitted
+from cotenant.estimation.step_constants import FIRST_TOKEN_WIDER, FITTED, Fitted
 
+_NAMES = ("gpu", "engine", "engine_version", "precision", "tp", "ep", "request_rate")
 _DIFFERS = 1.1  # two configurations are told apart from here
 
 
@@ -61,14 +62,16 @@ def score(records: Iterable[Record], fitted: Fitted = FITTED) -> Scored:
             left_out[str(error)] += 1
             continue
         tpot.extend(_pair(asked, found.tpot_s, _tpot_s(record)))
-        ttft.extend(_pair(asked, found.ttft_s, _ttft_s(record)))
+        ttft.extend(_pair(asked, found.ttft_s, _ttft_s(record), FIRST_TOKEN_WIDER))
         rate.extend(_rates(asked, found))
     return Scored(tuple(tpot), tuple(ttft), tuple(rate), left_out)
 
 
-def _pair(asked: Situation, ours: float | None, published: float | None) -> Iterator[Pair]:
+def _pair(
+    asked: Situation, ours: float | None, published: float | None, wider: tuple[float, float] = (1.0, 1.0)
+) -> Iterator[Pair]:
     if ours is not None and published:
-        yield Pair(asked.record, published, ours, asked.times.low, asked.times.high)
+        yield Pair(asked.record, published, ours, asked.times.low * wider[0], asked.times.high * wider[1])
 
 
 def _rates(asked: Situation, found: Predicted) -> Iterator[Pair]:
@@ -123,26 +126,40 @@ def order_right(pairs: Sequence[Pair]) -> tuple[float, int]:
 
     A choice is between cards, engines, precisions and ranks for one model under one load, as published together.
     """
+    compared = [_in_order(one, two) for one, two in _comparable(pairs)]
+    return sum(compared) / len(compared) if compared else float("nan"), len(compared)
+
+
+def order_missed(pairs: Sequence[Pair]) -> list[tuple[str, int, int]]:
+    """Where the order is wrong: (what differs, pairs wrong, pairs compared), the most wrong first."""
+    missed: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
+    for one, two in _comparable(pairs):
+        kind = ", ".join(name for name in _NAMES if one.record[name] != two.record[name])
+        whole[kind] += 1
+        missed[kind] += not _in_order(one, two)
+    return [(kind, wrong, whole[kind]) for kind, wrong in missed.most_common() if wrong]
+
+
+def _in_order(one: Pair, two: Pair) -> bool:
+    return one.ours != two.ours and (one.ours < two.ours) == (one.published < two.published)
+
+
+def _comparable(pairs: Sequence[Pair]) -> Iterator[tuple[Pair, Pair]]:
     groups: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
     for pair in pairs:
         record = pair.record
         groups[record["pub"], record["arch"], record["isl"], record["osl"], record["concurrency"]].append(pair)
-    right = total = 0
     for group in groups.values():
         for one, two in combinations(group, 2):
             if max(one.published, two.published) < _DIFFERS * min(one.published, two.published):
                 continue
-            if _setting(one.record) == _setting(two.record):
-                continue
-            total += 1
-            right += (one.ours < two.ours) == (one.published < two.published)
-    return right / total if total else float("nan"), total
+            if _setting(one.record) != _setting(two.record):
+                yield one, two
 
 
 def _setting(record: Record) -> tuple[object, ...]:
-    return tuple(
-        record[name] for name in ("gpu", "engine", "engine_version", "precision", "tp", "ep", "request_rate")
-    )
+    return tuple(record[name] for name in _NAMES)
 
 
 def order_everywhere(pairs: Sequence[Pair]) -> tuple[float, int]:

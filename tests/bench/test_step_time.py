@@ -10,7 +10,7 @@ from bench.step_time import main, rows
 from bench.step_time_predict import predict
 from bench.step_time_refit import leave_one_out, refit
 from bench.step_time_rows import LeftOutError, Record, situation
-from bench.step_time_score import Pair, order_everywhere, order_right, score
+from bench.step_time_score import Pair, order_everywhere, order_missed, order_right, score
 from bench.step_time_steps import read_steps
 from cotenant.estimation.step_constants import FITTED
 
@@ -83,7 +83,7 @@ def test_scores_and_rows() -> None:
     assert found["tpot_median"].details["records_left_out"] == 1
     assert set(found) == {
         "tpot_median", "tpot_p90", "ttft_median", "throughput_median", "order_right", "interval_coverage",
-        "interval_ratio_median",
+        "ttft_coverage", "interval_ratio_median",
     }  # fmt: skip
 
 
@@ -93,6 +93,8 @@ def test_order_compares_settings_under_one_load() -> None:
 
     pairs = [pair(1, 10, 12), pair(2, 6, 5), pair(4, 5.8, 7), pair(8, 3, 6), pair(8, 100, 1, concurrency=9)]
     assert order_right(pairs) == (4 / 5, 5)  # 6 and 5.8 do not differ; 5 < 6 where 6 > 3 is wrong
+    assert order_missed(pairs) == [("tp", 1, 5)]
+    assert order_right([pair(1, 10, 5), pair(2, 6, 5)]) == (0, 1)  # a tie is no order
     right, count = order_everywhere(pairs)
     assert (count, right) == (9, pytest.approx(4 / 9))
 

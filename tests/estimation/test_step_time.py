@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
@@ -76,9 +77,13 @@ def test_one_token_by_hand() -> None:
     fitted = constants.FITTED
     reading = read / (2.039e12 * fitted.dense_bandwidth) + 1000 * 327_680 / (2.039e12 * fitted.kv_bandwidth)
     flops = 2 * (matrices + 128256 * 8192) + 4 * 64 * 128 * 80 * 1000
-    step = (reading**2 + (flops / (312e12 * fitted.compute_16)) ** 2) ** 0.5 + 80 * fitted.vllm_layer_s
+    step = (
+        (reading**2 + (flops / (312e12 * fitted.compute_16)) ** 2) ** 0.5
+        + 80 * fitted.vllm_layer_s
+        + fitted.sequence_s
+    )
     assert exact.decode_step_s(1, 1000) == pytest.approx(step, rel=1e-9)
-    assert step == pytest.approx(0.0242, rel=0.02)
+    assert step == pytest.approx(0.0246, rel=0.02)
 
 
 def test_distserves_published_fit_lies_within_the_interval() -> None:
@@ -132,8 +137,33 @@ def test_tensor_parallel_divides_work_and_adds_all_reduces() -> None:
     assert four.cache[0].bytes_per_token == one.cache[0].bytes_per_token / 4
     sixteen = roofline(LLAMA_70B, A100, engine="vllm", tensor_parallel_size=16)
     assert sixteen.cache[0].bytes_per_token == one.cache[0].bytes_per_token / 8  # one head a rank at least
-    assert four.overhead_s - one.overhead_s == pytest.approx(80 * 2 * constants.FITTED.all_reduce_s * 2)
+    assert four.overhead_s - one.overhead_s == pytest.approx(80 * 2 * constants.FITTED.all_reduce_s * 2**0.5)
     assert one.decode_step_s(8, 8000) / 4 < four.decode_step_s(8, 8000) < one.decode_step_s(8, 8000)
+
+
+def test_an_older_vllm_has_more_overhead_up_to_where_it_was_measured() -> None:
+    def overhead(version: str, engine: str = "vllm") -> float:
+        return roofline(LLAMA_70B, A100, engine=engine, version=Version.parse(version)).overhead_s
+
+    gain = constants.FITTED.vllm_release
+    assert overhead("0.18") / overhead("0.19") == pytest.approx(gain)
+    assert overhead("0.12.0") / overhead("0.19") == pytest.approx(gain**7)
+    assert overhead("0.19") == overhead("0.33") == overhead("1.0") == overhead("7")
+    assert overhead("0.3") == overhead("0.11")
+    assert overhead("0.4", "sglang") == overhead("0.5", "sglang")
+
+
+def test_a_short_prompt_takes_as_long_as_its_launches() -> None:
+    """However few tokens and however many ranks: a prefill is launched kernel by kernel."""
+    eight = roofline(LLAMA_70B, H100, engine="vllm", tensor_parallel_size=8)
+    launches = 80 * constants.FITTED.eager_layer_s
+    assert launches < eight.prefill_s(16) < 3 * launches
+    assert eight.prefill_s(16384) > 20 * launches
+
+
+def test_sequences_cost_the_same_on_any_number_of_ranks() -> None:
+    one, eight = (roofline(LLAMA_70B, H100, engine="vllm", tensor_parallel_size=ranks) for ranks in (1, 8))
+    assert one.sequence_s == eight.sequence_s == constants.FITTED.sequence_s
 
 
 def test_mla_reads_a_prompt_by_heads_and_decodes_by_the_latent_row() -> None:

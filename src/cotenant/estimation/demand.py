@@ -16,6 +16,7 @@ from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, 
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
 from cotenant.estimation.service import Service, closed_service, is_overloaded, open_service, saturation
+from cotenant.estimation.step_constants import FIRST_TOKEN_WIDER
 from cotenant.estimation.traced import burst_warning, held_by_trace, traced
 from cotenant.units import format_seconds
 
@@ -232,7 +233,7 @@ def _with_times(answer: Demand, load: _Load, flight: _Flight, times: Times, slo:
     share = (slo.percentile if slo else 95.0) / 100
     service = load.service
     batch = load.at_most if load.fixed else 1 + poisson_quantile(service.in_service, share)
-    ttft = _interval(service.ttft_s(flight.inputs.quantile(share), batch, times), times)
+    ttft = first_token_interval(service.ttft_s(flight.inputs.quantile(share), batch, times), times)
     decodes = flight.outputs is None or flight.outputs.mean > 0
     tpot = _interval(service.tpot_s(batch, times), times) if decodes else None
     targets = (("TTFT", ttft, slo.ttft_s if slo else None), ("TPOT", tpot, slo.tpot_s if slo else None))
@@ -257,6 +258,12 @@ def _with_times(answer: Demand, load: _Load, flight: _Flight, times: Times, slo:
         slack=min((target / found[1] - 1 for _, found, target in asked), default=inf),
         warnings=(*answer.warnings, *warnings),
     )
+
+
+def first_token_interval(value: float, times: Times) -> tuple[float, float, float]:
+    """(low, value, high) of a time to first token, which queueing makes less certain than a step."""
+    low, high = FIRST_TOKEN_WIDER
+    return value * times.low * low, value, value * times.high * high
 
 
 def _interval(value: float, times: Times) -> tuple[float, float, float]:

@@ -1,7 +1,7 @@
 """The roofline of one replica: bytes over bandwidth against FLOPs over peak, plus overheads.
 
-    decode step = pnorm(weights(B) + cache(B, c), flops(B, c)) + layers x overhead + all-reduces
-    prefill     = pnorm(weights(tokens), flops(tokens)) + attention(sum of len^2) + overheads
+    decode step = pnorm(weights(B) + cache(B, c), flops(B, c)) + layers x overhead + all-reduces + B x sequence
+    prefill     = pnorm(weights(tokens), flops(tokens), launches) + attention(sum of len^2) + overheads
 
 with active experts = E (1 - (1 - k/E)^B): the expected number of distinct experts that B tokens reach.
 """
@@ -31,7 +31,9 @@ class Roofline:
     products) and `attention_rate` (in 16 bits, whatever the weights) FLOP/s, all after efficiency.
     `flops_per_token` are the matrix products of one token, `attention_flops` of one token against one token of
     context (while a prompt is read, `prefill_attention_flops`: MLA then widens its latent row to heads).
-    `matmul_factor` stretches matrix products on a slow kernel.
+    `matmul_factor` stretches matrix products on a slow kernel. `sequence_s` is what a step costs for each sequence
+    however many ranks there are (scheduling, sampling), `launch_s` what it takes to launch a prefill kernel by
+    kernel (no CUDA graph holds it) while the card works.
     """
 
     weights_bytes: float
@@ -51,6 +53,8 @@ class Roofline:
     matmul_factor: float
     overhead_s: float
     all_reduce_s_per_token: float
+    sequence_s: float
+    launch_s: float
     first_token_s: float
     low: float
     high: float
@@ -61,13 +65,15 @@ class Roofline:
         reading = self._weights_s(batch) + self._cache_s(batch, context_tokens)
         products = self.flops_per_token * batch * self.matmul_factor / self.compute_rate
         computing = products + self.attention_flops * context_tokens / self.attention_rate
-        return _norm(reading, computing) + self.overhead_s + self.all_reduce_s_per_token * batch
+        return (
+            _norm(reading, computing) + self.overhead_s + (self.all_reduce_s_per_token + self.sequence_s) * batch
+        )
 
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:
         """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
         square = tokens * tokens if squares is None else squares
         multiplying = self.flops_per_token * self.matmul_factor * tokens / self.compute_rate
-        products = _norm(self._weights_s(tokens), multiplying)
+        products = _norm(_norm(self._weights_s(tokens), multiplying), self.launch_s)
         # causal: a token attends to half of its prompt on average
         attention = self.prefill_attention_flops * square / 2 + self.windowed_flops_per_token * tokens
         return products + attention / self.attention_rate + self.overhead_s + self.all_reduce_s_per_token * tokens

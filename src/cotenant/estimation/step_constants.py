@@ -18,21 +18,26 @@ class Fitted:
     peak (in 16 bits, in 8 or fewer, and, on top of either, in a mixture's grouped products). `_s` are seconds.
     """
 
-    dense_bandwidth: float = 0.81
-    moe_bandwidth: float = 0.81
-    weight_only_moe: float = 0.75  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
-    kv_bandwidth: float = 0.96
-    compute_16: float = 0.63
-    compute_8: float = 0.49
-    compute_moe: float = 0.49  # grouped products: small matrices, uneven experts
-    vllm_layer_s: float = 20e-6
-    tensorrt_llm_layer_s: float = 27e-6
-    sglang_layer_s: float = 57e-6
-    moe_layer_s: float = 43e-6  # on top, where a layer routes: gate, sort, permute
-    all_reduce_s: float = 11.5e-6  # x log2(ranks), two a layer
-    fused_all_reduce_s: float = 9.3e-6  # TensorRT-LLM's, fused with the norm that follows
-    first_token_s: float = 9.3e-3
-    closed_queue: float = 2.35  # prefills that a first token waits for in a closed loop, besides its own
+    dense_bandwidth: float = 0.855
+    moe_bandwidth: float = 0.843
+    weight_only_moe: float = 0.765  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
+    kv_bandwidth: float = 0.97
+    compute_16: float = 0.80
+    compute_8: float = 0.567
+    compute_moe: float = 0.508  # grouped products: small matrices, uneven experts
+    vllm_layer_s: float = 38e-6
+    tensorrt_llm_layer_s: float = 34.5e-6
+    sglang_layer_s: float = 73e-6
+    moe_layer_s: float = 40.6e-6  # on top, where a layer routes: gate, sort, permute
+    fused_moe_layer_s: float = 22.5e-6  # the same where one call does all of it (4-bit floats on Blackwell)
+    all_reduce_s: float = 9.0e-6  # x sqrt(log2(ranks)), two a layer
+    fused_all_reduce_s: float = 7.45e-6  # TensorRT-LLM's, fused with the norm that follows
+    link: float = 0.378  # of a link's bandwidth, in all-reduces
+    sequence_s: float = 7.95e-6  # a step, for each sequence: scheduling and sampling, not split over ranks
+    eager_layer_s: float = 96e-6  # launching a layer of a prefill, which no CUDA graph holds
+    vllm_release: float = 1.055  # overhead of a minor release over the next one's
+    first_token_s: float = 8.2e-3
+    closed_queue: float = 1.89  # prefills that a first token waits for in a closed loop, besides its own
 
 
 FITTED: Final = Fitted()
@@ -53,6 +58,10 @@ MEASURED_ARCHITECTURES: Final = ("Hopper", "Blackwell")
 
 ALL_REDUCES_A_LAYER: Final = 2
 
+# vLLM's overhead was measured from 0.12 to 0.19: newer ones count as that, older ones as eight releases back.
+VLLM_RELEASE: Final = 19
+MOST_RELEASES_BACK: Final = 8
+
 # How much longer than this roofline matrix products take in a slow kernel, by the catalogue's kernel names. On
 # Qwen2.5-32B, H200, vLLM, Marlin gave 741 tok/s on AWQ weights, AWQ's first kernel 67 on the same, the in-tree
 # GGUF kernels 93 on Q4_K_M (docs.jarvislabs.ai/blog/vllm-quantization-complete-guide-benchmarks, as the second
@@ -68,8 +77,10 @@ INTERFERENCE: Final = 1.0
 
 # The 90 % interval as factors on a time: a true TPOT of 0.72 to 1.56 times the estimate, where engine, card and
 # kernel were measured. docs/step-times.md says how many published rows it holds, and how many of publications that
-# were left out of the fit. It holds fewer first tokens (two in three): no record describes their queueing.
+# were left out of the fit.
 INTERVAL: Final = (0.72, 1.56)
+# A first token queues, and no record says how: its interval is that much wider at each end.
+FIRST_TOKEN_WIDER: Final = (0.65, 2.0)
 UNMEASURED: Final = (
     1.5  # an engine, a card's architecture or a kernel that was not: each end this much further out
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import log2, prod
+from math import log2, prod, sqrt
 
 from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
@@ -37,8 +37,9 @@ def roofline(
     """The exact roofline of one replica (formulas in `roofline.py`, constants in `step_constants.py`).
 
     `format` None is the model's own precision; `kernel` is what the engine multiplies it with on this card.
-    `version` changes nothing: the interval covers what versions differ by (16 %, median). `fitted` are other
-    constants than the package's. Raises UnsupportedError where the card's peak in that precision is unknown.
+    `version` says how old an engine's overhead is, where that was measured (vLLM); the interval covers the rest.
+    `fitted` are other constants than the package's. Raises UnsupportedError where the card's peak in that
+    precision is unknown.
     """
     ranks = tensor_parallel_size
     dense, expert = _weight_bytes(model, format)
@@ -61,8 +62,11 @@ def roofline(
         compute_rate=_compute_rate(model, gpu, format, fitted),
         attention_rate=gpu.peak_flops[_precision(gpu, None)] * fitted.compute_16,
         matmul_factor=_matmul_factor(kernel),
-        overhead_s=_overhead_s(model, engine, ranks, fitted),
-        all_reduce_s_per_token=_all_reduce_s_per_token(model, gpu, ranks),
+        overhead_s=_overhead_s(model, engine, ranks, fitted, fused=_is_fused(gpu, format))
+        * _age(engine, version, fitted),
+        all_reduce_s_per_token=_all_reduce_s_per_token(model, gpu, ranks, fitted),
+        sequence_s=fitted.sequence_s,
+        launch_s=fitted.eager_layer_s * model.num_layers,
         first_token_s=fitted.first_token_s,
         low=low,
         high=high,
@@ -272,15 +276,34 @@ def _matmul_factor(kernel: KernelSupport | None) -> float:
     return constants.SLOW_KERNELS.get(kernel.kernel, constants.SLOW_KERNEL_ELSEWHERE)
 
 
-def _overhead_s(model: ModelSpec, engine: str, ranks: int, fitted: Fitted) -> float:
-    """Launches, scheduling and sampling by the layer; routing by the layer that routes; all-reduces."""
+def _overhead_s(model: ModelSpec, engine: str, ranks: int, fitted: Fitted, *, fused: bool = False) -> float:
+    """Launches by the layer; routing by the layer that routes; all-reduces.
+
+    An all-reduce of a decode step is a few hundred KB: ranks write to each other and wait, so it grows more slowly
+    than the logarithm of their number. `fused`: routing, permuting and both products are one call.
+    """
     layer = {"tensorrt-llm": fitted.tensorrt_llm_layer_s, "sglang": fitted.sglang_layer_s}.get(
         engine, fitted.vllm_layer_s
     )
     reduce_s = fitted.fused_all_reduce_s if engine == "tensorrt-llm" else fitted.all_reduce_s
-    reduces = constants.ALL_REDUCES_A_LAYER * reduce_s * log2(ranks)
-    routing = 0.0 if engine == "tensorrt-llm" else fitted.moe_layer_s  # its kernel routes and multiplies in one
+    reduces = constants.ALL_REDUCES_A_LAYER * reduce_s * sqrt(log2(ranks))
+    routing = fitted.fused_moe_layer_s if fused else fitted.moe_layer_s
+    if engine == "tensorrt-llm":  # its kernel routes and multiplies in one
+        routing = 0.0
     return model.num_layers * (layer + reduces) + _routing_layers(model) * routing
+
+
+def _is_fused(gpu: GpuSpec, format: QuantizationFormat | None) -> bool:  # noqa: A002
+    """Whether a mixture runs in the one-call kernels that exist for 4-bit floats on cards that multiply them."""
+    return format is not None and format.name in _FLOAT4 and gpu.has_native("fp4")
+
+
+def _age(engine: str, version: Version | None, fitted: Fitted) -> float:
+    """How much more overhead an older release has; known of vLLM alone, for so many releases back."""
+    if engine != "vllm" or version is None or version.parts[0] > 0 or len(version.parts) < 2:
+        return 1.0
+    back = constants.VLLM_RELEASE - version.parts[1]
+    return float(fitted.vllm_release ** min(max(back, 0), constants.MOST_RELEASES_BACK))
 
 
 def _routing_layers(model: ModelSpec) -> int:
@@ -288,13 +311,13 @@ def _routing_layers(model: ModelSpec) -> int:
     return len(layers) or (model.num_layers if model.num_experts else 0)
 
 
-def _all_reduce_s_per_token(model: ModelSpec, gpu: GpuSpec, ranks: int) -> float:
+def _all_reduce_s_per_token(model: ModelSpec, gpu: GpuSpec, ranks: int, fitted: Fitted) -> float:
     """Link time of one token's activations: a ring moves 2 (t-1)/t of the bytes each way, in 16 bits."""
     if ranks == 1:
         return 0.0
     link = gpu.link_bandwidth / 2 if gpu.link_bandwidth else gpu.host_bandwidth or constants.HOST_BANDWIDTH
     moved = constants.ALL_REDUCES_A_LAYER * model.num_layers * model.hidden_size * 2 * 2 * (ranks - 1) / ranks
-    return moved / link
+    return moved / (link * fitted.link)
 
 
 def _interval(engine: str, gpu: GpuSpec, kernel: KernelSupport | None) -> tuple[float, float]:
