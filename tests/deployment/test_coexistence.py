@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from itertools import combinations
 
+import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.deployment.coexistence import together
 from cotenant.deployment.launch import launches
+from cotenant.deployment.targets import TARGETS, export
+from cotenant.errors import UnsupportedError
 from cotenant.readers.plan_document import read_plan
 from tests.deployment.conftest import document
 
@@ -44,3 +48,32 @@ def test_the_sets_are_the_largest_that_fit(sizes: list[int], capacity: int) -> N
         if sum(sizes[int(name[1:])] for name in group) <= capacity
     }
     assert found == {group for group in fitting if not any(group < other for other in fitting)}
+
+
+def test_models_that_take_turns_are_never_awake_together() -> None:
+    """Two of 12 GiB on a card that holds one: llama-swap gets two sets, and what starts all at once refuses."""
+    told = document()
+    replica, gpu = told["replicas"][0], told["gpus"][0]
+    told["replicas"] = [
+        replica | {"id": name, "model": name, "enable_sleep_mode": True} for name in ("day", "night")
+    ]
+    for number, one in enumerate(told["replicas"]):
+        one.update(port=8000 + number, start_order=number)
+    share = gpu["replicas"][0] | {"budget_bytes": 12 * 2**30}
+    sleeper = share | {"id": "night", "bytes": 2**30, "awake_bytes": 12 * 2**30, "host_bytes": 9 * 2**30}
+    told["gpus"] = [
+        gpu | {"capacity_bytes": 20 * 2**30, "replicas": [share | {"id": "day"}], "sleepers": [sleeper]}
+    ]
+    told["turns"] = [{"models": ["day", "night"], "mode": "sleep-1"}]
+    plan = read_plan(told)
+    assert plan.gpus[0].sleepers[0].asleep_bytes == 2**30
+    found = export(plan, "llama-swap")
+    matrix = yaml.safe_load(found.files[0].text)["routing"]["router"]["settings"]["matrix"]
+    assert matrix["sets"] == {"set0": "m0", "set1": "m1"}
+    assert "hooks" not in yaml.safe_load(found.files[0].text)
+    assert "--enable-sleep-mode" not in found.files[0].text
+    assert any("a wake is a load" in note for note in found.notes)
+    for target in TARGETS:
+        if not TARGETS[target].turns:
+            with pytest.raises(UnsupportedError, match="day and night take turns"):
+                export(plan, target)

@@ -1,4 +1,7 @@
-"""Which replicas of a plan may run together: every card holds what its residents claim."""
+"""Which replicas of a plan may run together: every card holds what its residents claim.
+
+Whoever takes turns in the plan is counted as awake: what is not running here is stopped, and keeps nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def _claims(plan: Plan) -> tuple[dict[str, dict[tuple[int, int], int]], dict[tup
     for gpu in plan.gpus:
         card = (gpu.device.node, gpu.device.index)
         room[card] = gpu.capacity_bytes - gpu.used_bytes
-        for share in gpu.shares:
+        for share in (*gpu.shares, *(one.share for one in gpu.sleepers)):
             claims.setdefault(share.replica, {})[card] = share.claimed_bytes
     return claims, room
 

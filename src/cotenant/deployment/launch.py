@@ -82,10 +82,12 @@ def launches(plan: Plan) -> tuple[Launch, ...]:
 
 
 def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Launch:
+    """Without sleep mode: no target drives it, and the endpoints that it opens ask for no key."""
     engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
     hosting = hosting_of(engine.name)
+    settings = replace(replica.settings, enable_sleep_mode=False)
     words = engine.arguments(
-        replica.settings, version=version, model_path=replica.checkpoint, port=replica.port,
+        settings, version=version, model_path=replica.checkpoint, port=replica.port,
         quantization=replica.quantization_flag, served_name=replica.model, adapters=replica.adapters,
     )  # fmt: skip
     variables, argv = _split(words)

@@ -24,7 +24,10 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
         place = folder(node, found)
         made.append(DeployFile(f"{place}llama-swap.yaml", _HEADER + to_yaml(_config(plan, each))))
         made += [DeployFile(f"{place}{name}", text) for one in each for name, text in one.files.items()]
-    return tuple(made), path_notes(found, "where llama-swap is started, or at that path")
+    swaps = ("llama-swap stops and starts engines: a wake is a load, not what the plan's sleep mode takes",)
+    return tuple(made), (swaps if plan.turns else ()) + path_notes(
+        found, "where llama-swap is started, or at that path"
+    )
 
 
 def _config(plan: Plan, found: Sequence[Launch]) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def _weights(plan: Plan) -> dict[str, int]:
     """Bytes of each replica's weights over all of its cards: what an eviction costs to load again."""
     found: dict[str, int] = {}
     for gpu in plan.gpus:
-        for share in gpu.shares:
+        for share in (*gpu.shares, *(one.share for one in gpu.sleepers)):
             found[share.replica] = found.get(share.replica, 0) + share.weights_bytes
     return found
 

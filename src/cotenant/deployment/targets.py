@@ -19,13 +19,14 @@ Exporter = Callable[[Plan], tuple[tuple[DeployFile, ...], tuple[str, ...]]]
 @dataclass(frozen=True, slots=True)
 class Target:
     """One exporter: the module of this room, what it writes, the engines that it can start (None: all), whether
-    replicas may share a card there, and the module's function."""
+    replicas may share a card there, the module's function, and whether models may take turns."""
 
     module: str
     title: str
     engines: tuple[str, ...] | None = None
     shares: bool = True
     function: str = "files"
+    turns: bool = False
 
 
 TARGETS = {
@@ -41,7 +42,7 @@ TARGETS = {
     "kserve": Target("kserve", "KServe: an InferenceService a model", shares=False),
     "ray-serve": Target("ray_serve", "Ray Serve LLM, and a RayService", engines=("vllm",), shares=False),
     "llama-swap": Target(
-        "llama_swap", "llama-swap", engines=("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp")
+        "llama_swap", "llama-swap", engines=("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp"), turns=True
     ),
 }
 
@@ -87,6 +88,12 @@ def _check(plan: Plan, name: str, target: Target) -> None:
                 f"{name} cannot start {replica.engine} (replica {replica.id})",
                 hint=f"it starts {', '.join(engines)}; {_others(replica.engine)} start {replica.engine}",
             )
+    if plan.turns and not target.turns:
+        both = " and ".join(plan.turns[0].models)
+        raise UnsupportedError(
+            f"{both} take turns on a card in this plan, and {name} starts everything at once",
+            hint=f"use `cotenant serve`, or {_turning()}, or leave `sleep` out of `sharing` in the fleet",
+        )
     if target.shares:
         return
     for gpu in plan.gpus:
@@ -101,6 +108,10 @@ def _check(plan: Plan, name: str, target: Target) -> None:
 
 def _others(engine: str) -> str:
     return ", ".join(name for name, one in TARGETS.items() if one.engines is None or engine in one.engines)
+
+
+def _turning() -> str:
+    return " or ".join(name for name, one in TARGETS.items() if one.turns)
 
 
 def _sharing() -> str:

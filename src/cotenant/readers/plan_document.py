@@ -9,12 +9,20 @@ from pydantic import BaseModel
 
 from cotenant.domain.engine import AdapterSlots, EngineSettings
 from cotenant.domain.llama_cpp import LlamaCppOptions
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Shortfall
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Shortfall, Sleeper, Turns
 from cotenant.domain.workload import Adapter
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
 from cotenant.readers.fleet_errors import structural_faults
-from cotenant.readers.plan_schema import LLAMA_CPP, SETTINGS, DeviceEntry, GpuEntry, PlanEntry, ReplicaEntry
+from cotenant.readers.plan_schema import (
+    LLAMA_CPP,
+    SETTINGS,
+    DeviceEntry,
+    GpuEntry,
+    PlanEntry,
+    ReplicaEntry,
+    ShareEntry,
+)
 
 SCHEMA = "cotenant/plan/1"
 _PREFIX = "cotenant/plan/"
@@ -68,7 +76,7 @@ def _contradictions(entry: PlanEntry) -> Iterator[CotenantError]:
         except CotenantError as error:
             yield InputError(error.message, hint=error.hint, path=f"{path}.engine")
     for number, gpu in enumerate(entry.gpus):
-        for share in gpu.replicas:
+        for share in (*gpu.replicas, *gpu.sleepers):
             if share.id not in known:
                 yield InputError(f"no replica {share.id[:60]!r} in this plan", path=f"$.gpus[{number}].replicas")
 
@@ -104,6 +112,7 @@ def _plan(entry: PlanEntry, settings: list[EngineSettings]) -> Plan:
             Shortfall(one.model, one.shortfall_bytes, one.reason, tuple(one.remedies)) for one in entry.shortfalls
         ),
         warnings=tuple(entry.warnings),
+        turns=tuple(Turns(tuple(one.models), one.mode, 0.0, {}, {}, 0.0, 0) for one in entry.turns),
         input_hash=entry.input_hash,
     )
 
@@ -131,7 +140,10 @@ def _replica(entry: ReplicaEntry, settings: EngineSettings) -> ReplicaPlan:
         sharing=entry.sharing,
         start_order=entry.start_order,
         command=argv,
-        environment={"CUDA_VISIBLE_DEVICES": ",".join(str(one.index) for one in entry.devices)},
+        environment={
+            "CUDA_VISIBLE_DEVICES": ",".join(str(one.index) for one in entry.devices),
+            **({"VLLM_SERVER_DEV_MODE": "1"} if settings.enable_sleep_mode else {}),
+        },
         why=entry.why,
         runner_up=entry.runner_up,
         kv_needed_bytes=entry.kv_needed_bytes,
@@ -151,17 +163,24 @@ def _device(entry: DeviceEntry) -> Device:
 
 
 def _gpu(entry: GpuEntry) -> GpuPlan:
-    shares = tuple(
-        GpuShare(
-            replica=one.id,
-            rank=one.rank,
-            budget_bytes=one.budget_bytes,
-            weights_bytes=one.weights_bytes,
-            kv_cache_bytes=one.kv_cache_bytes,
-            activations_bytes=one.activations_bytes,
-            runtime_bytes=one.runtime_bytes,
-            load_peak_bytes=one.load_peak_bytes,
-        )
-        for one in entry.replicas
+    return GpuPlan(
+        device=_device(entry),
+        capacity_bytes=entry.capacity_bytes,
+        used_bytes=entry.used_bytes,
+        shares=tuple(_share(one) for one in entry.replicas),
+        price_per_hour=entry.price_per_hour,
+        sleepers=tuple(Sleeper(_share(one), one.bytes, one.host_bytes) for one in entry.sleepers),
     )
-    return GpuPlan(_device(entry), entry.capacity_bytes, entry.used_bytes, shares, entry.price_per_hour)
+
+
+def _share(entry: ShareEntry) -> GpuShare:
+    return GpuShare(
+        replica=entry.id,
+        rank=entry.rank,
+        budget_bytes=entry.budget_bytes,
+        weights_bytes=entry.weights_bytes,
+        kv_cache_bytes=entry.kv_cache_bytes,
+        activations_bytes=entry.activations_bytes,
+        runtime_bytes=entry.runtime_bytes,
+        load_peak_bytes=entry.load_peak_bytes,
+    )

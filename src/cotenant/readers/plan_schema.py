@@ -94,6 +94,21 @@ class ShareEntry(BaseModel):
     load_peak_bytes: Bytes
 
 
+class SleeperEntry(ShareEntry):
+    """A rank that takes turns: its bytes awake, and what it keeps of the card and of host memory asleep."""
+
+    bytes: Bytes
+    host_bytes: Bytes = 0
+
+
+class TurnsEntry(BaseModel):
+    """Models that take turns on the same cards."""
+
+    model_config = _STRICT
+    models: list[Name]
+    mode: Name
+
+
 class GpuEntry(DeviceEntry):
     """A card with all that lives on it."""
 
@@ -101,6 +116,7 @@ class GpuEntry(DeviceEntry):
     used_bytes: Bytes = 0
     price_per_hour: float | None = None
     replicas: list[ShareEntry]
+    sleepers: list[SleeperEntry] = []
 
 
 class ShortfallEntry(BaseModel):
@@ -127,5 +143,6 @@ class PlanEntry(BaseModel):
     deterministic: bool = True
     headroom: float = 0.0
     shortfalls: list[ShortfallEntry] = []
+    turns: list[TurnsEntry] = []
     warnings: list[str] = []
     input_hash: Text = ""
