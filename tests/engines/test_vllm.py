@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from cotenant.catalogue.gpus import find_gpu
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
@@ -11,6 +12,7 @@ from cotenant.engines import engine_names, find_engine
 from cotenant.engines.rules import ExpertPadding, Printed
 from cotenant.engines.vllm import VLLM
 from cotenant.errors import UnknownEngineError, UnsupportedError
+from cotenant.estimation.runtime import runtime
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import GIB
 from tests.estimation.conftest import LLAMA_8B, card
@@ -198,3 +200,36 @@ def test_a_card_whose_memory_nvml_does_not_tell_counts_as_small(model, version):
 def test_chunks_have_pages_of_their_own_from_0_14(version, kept):
     """VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE was off by default until then."""
     assert VLLM.rules(Version.parse(version)).cache.hybrid_chunks is kept
+
+
+def _graphs(spec, name: str, version: str, **told) -> tuple[int, int]:
+    """(what graphs add inside of the budget, what they add on top), against the same without graphs."""
+    model, card, release = spec(name), find_gpu("A100-80GB-SXM"), Version.parse(version)
+    asked = VLLM.resolve(model, card, EngineSettings(max_model_len=8192, **told), release)
+    rules, kept = VLLM.rules(release).runtime, VLLM.profile(model, release).reserves_graphs
+    plain, eager = (
+        runtime(model, card, replace(asked, enforce_eager=off), rules, reserves_graphs=kept)
+        for off in (False, True)
+    )
+    return plain.inside.value - eager.inside.value, plain.outside.value - eager.outside.value
+
+
+def test_a_budget_pays_for_an_estimate_of_graphs_where_the_runner_makes_one(spec):
+    """Dense models ran with the second runner from 0.25 on, whose estimate was 0 until 0.28 (issue 49224): the
+    pool takes the room and graphs come on top. The first runner subtracts more than they take (issue 45178)."""
+    dense, experts = "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-Coder-30B-A3B-Instruct"
+    before = _graphs(spec, dense, "0.19.1")
+    assert before[0] == 0
+    assert before[1] > 0
+    second = _graphs(spec, dense, "0.27.0")
+    assert second == before
+    for name, version in ((dense, "0.21.0"), (experts, "0.27.0"), (dense, "0.29.0")):
+        inside, on_top = _graphs(spec, name, version)
+        assert on_top == 0
+        assert inside > before[1]
+
+
+def test_the_estimate_of_the_default_graphs_is_what_logs_print(spec):
+    """51 piecewise and 35 full graphs: public logs print 0.55 to 0.83 GiB on one GPU."""
+    inside, _ = _graphs(spec, "meta-llama/Llama-3.1-8B-Instruct", "0.21.0", max_num_seqs=256)
+    assert 0.5 * GIB < inside < 0.85 * GIB

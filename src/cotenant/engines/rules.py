@@ -147,6 +147,7 @@ class ProfileRules:
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False
     whole_prompts: bool = False
+    reserves_graphs: bool = True  # else graphs come on top even where the version's budget pays for them
     run: str = "profile run"  # what makes it reach that
 
 
@@ -159,6 +160,7 @@ class RuntimeRules:
     come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
     `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
     captured per size, up to `largest_graph` tokens; `graph_sizes` where they do not follow vLLM's steps.
+    `graphs_estimated`: what is subtracted is an extrapolation from two captures, not what graphs take.
     `graph_slack_bytes`: how much more they have been seen to take. `prefill_sizes`: sizes of prefill that are
     captured too, up to a batch, each `prefill_bytes` (models with MLA: `latent_prefill_bytes` together).
     `copy_bytes`: what graphs may take more for each request of the largest one and each copy of attention.
@@ -175,6 +177,7 @@ class RuntimeRules:
     largest_graph: int
     graph_sizes: tuple[int, ...] = ()
     slot_bytes: int = 0
+    graphs_estimated: bool = False
     graph_slack_bytes: int = 0
     prefill_sizes: tuple[int, ...] = ()
     prefill_bytes: int = 0

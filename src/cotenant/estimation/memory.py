@@ -110,7 +110,7 @@ def replica_memory(
         model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
         rules.cache.rest_on_last_stage, rules.copies_share,
     )  # fmt: skip
-    shared = runtime(model, gpu, resolved, rules.runtime)
+    shared = runtime(model, gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs)
     charged = used_bytes if rules.runtime.others_in_budget else 0
     others = used_bytes if rules.pool.base is not Base.CARD else charged
     found = []

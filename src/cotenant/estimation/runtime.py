@@ -37,6 +37,12 @@ _COMMUNICATORS_LATER = Interval(0, 60 * MIB, 600 * MIB)
 # What a captured graph keeps: its pool's outputs once, and its nodes for every layer.
 _GRAPH_POOL = 100 * MIB
 _GRAPH_NODES = 96 * KIB
+# What vLLM subtracts before it captures: the largest first capture, with what its warm-up leaves behind, and the
+# second one's growth for each of the rest, though graphs share their memory (v1/worker/gpu_model_runner.py,
+# profile_cudagraph_memory; issue 45178). Public logs print 0.55 to 1.65 GiB for its 86 default graphs on one GPU,
+# less for fewer, and 2.7 to 5.0 on four.
+_ESTIMATED_NODES = 176 * KIB
+_ESTIMATED_GROUP = 1536 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +66,11 @@ class Runtime:
 _CACHE: IdentityCache[Runtime] = IdentityCache(4096)
 
 
-def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules) -> Runtime:
-    """The runtime term of one rank, from resolved settings."""
+def runtime(
+    model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules, *, reserves_graphs: bool = True
+) -> Runtime:
+    """The runtime term of one rank, from resolved settings. `reserves_graphs`: false where the model's runner
+    leaves the graphs out of a budget that pays for them otherwise."""
     linked = (gpu.link_bandwidth or 0) >= _LINKED
     libraries = rules.libraries or _libraries(gpu)
     key = (
@@ -69,9 +78,11 @@ def runtime(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: Run
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
         settings.enforce_eager, settings.speculation and settings.speculation.tokens, settings.max_graph_batch,
         settings.max_model_len if rules.slot_bytes else 0,
-        settings.max_num_batched_tokens if rules.prefill_sizes else 0,
+        settings.max_num_batched_tokens if rules.prefill_sizes else 0, reserves_graphs,
     )  # fmt: skip
-    return _CACHE.get((model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries))
+    return _CACHE.get(
+        (model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries, reserves_graphs)
+    )
 
 
 def _libraries(gpu: GpuSpec) -> Interval:
@@ -81,8 +92,10 @@ def _libraries(gpu: GpuSpec) -> Interval:
 
 
 def _runtime(
-    model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, libraries: Interval
-) -> Runtime:
+    model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, libraries: Interval,
+    reserves_graphs: bool,
+) -> Runtime:  # fmt: skip
+    paid = rules.graphs_in_budget and reserves_graphs
     inside, beside, on_top = [libraries], list[Interval](), list[Interval]()
     (inside if rules.context_in_budget else beside).append(_CONTEXT)
     group = settings.tensor_parallel_size * settings.pipeline_parallel_size * settings.data_parallel_size
@@ -93,15 +106,15 @@ def _runtime(
         else:
             beside.append(communicators)
             inside.append(_COMMUNICATORS_LATER)
-    graphs = _graphs(model, settings, rules)
+    graphs = _graphs(model, settings, rules, estimated=paid and rules.graphs_estimated)
     if graphs is not None:
-        (inside if rules.graphs_in_budget else on_top).append(graphs)
+        (inside if paid else on_top).append(graphs)
     if rules.slot_bytes:
         on_top.append(_slot_table(settings, rules))
     why = "CUDA context, kernels"
     why += ", communicators" if group > 1 else ""
     why += "" if graphs is None else f", {graph_count(settings, rules)} CUDA graphs"
-    why += "" if graphs is None or rules.graphs_in_budget else " (on top of the budget)"
+    why += "" if graphs is None or paid else " (on top of the budget)"
     why += f", token tables of {settings.max_num_seqs or 1:,} slots" if rules.slot_bytes else ""
     return Runtime(total(inside), total((*beside, *on_top)), total(beside), why)
 
@@ -128,10 +141,17 @@ def _sizes(largest: int) -> int:
     return sum(size <= largest for size in (1, 2, 4)) + min(largest, 256) // 8 + max(0, largest - 256) // 16
 
 
-def _graphs(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules) -> Interval | None:
-    if settings.enforce_eager or model.encoder_only or not graph_count(settings, rules):
+def _graphs(
+    model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, *, estimated: bool
+) -> Interval | None:
+    count = graph_count(settings, rules)
+    if settings.enforce_eager or model.encoder_only or not count:
         return None
-    value = _GRAPH_POOL + graph_count(settings, rules) * model.num_layers * _GRAPH_NODES
+    if estimated:
+        value = _GRAPH_POOL + count * model.num_layers * _ESTIMATED_NODES
+        ranks = settings.tensor_parallel_size * settings.data_parallel_size
+        return Interval(value // 4, value, value * 5 // 2 + 100 * MIB + (_ESTIMATED_GROUP if ranks > 1 else 0))
+    value = _GRAPH_POOL + count * model.num_layers * _GRAPH_NODES
     value += _prefill_graphs(model, settings, rules)
     slack = 100 * MIB + rules.graph_slack_bytes
     if settings.data_parallel_size > 1:

@@ -122,13 +122,15 @@ def has_second_runner(model: ModelSpec, release: Release) -> bool:
 def second_profile(release: Release) -> ProfileRules:
     """Its dummy run draws without copies: logits in 16 bits, and their gathered parts. It keeps a count of every
     token for every slot (int32) and a bit mask of the prompt (v1/worker/gpu/sample/penalties.py); since 0.27 the
-    budget pays for what is allocated between loading and profiling."""
+    budget pays for what is allocated between loading and profiling. Until 0.28 its estimate of graphs was 0
+    (profile_cudagraph_memory; issue 49224, pull 53682): the pool takes their room, and they come on top."""
     return replace(
         memory_rules(release).profile,
         logit_bytes=2.5,
         logit_bytes_low=2.0,
         logit_bytes_small=2.5,
         resident_logit_bytes=4.125 if release >= (0, 27) else 0.0,
+        reserves_graphs=release >= (0, 29),
     )
 
 
@@ -140,6 +142,7 @@ def _runtime_rules(release: Release) -> RuntimeRules:
         context_in_budget=whole_card,
         communicators_in_budget=release < (0, 11),
         graphs_in_budget=release >= (0, 20),
+        graphs_estimated=release >= (0, 20),
         others_in_budget=whole_card,
         start_check=release >= (0, 9, 2),
         graph_modes=2 if release >= (0, 11) else 1,
