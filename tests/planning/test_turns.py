@@ -14,6 +14,7 @@ from cotenant import load_fleet, plan
 from cotenant.domain.engine import Version
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan
+from cotenant.domain.workload import Trace, Traffic
 from cotenant.engines.sleeping import sleep_modes
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.check import find_faults
@@ -21,6 +22,8 @@ from cotenant.planning.launch import reestimate
 from cotenant.planning.sleeping import partitions
 from cotenant.planning.turns import judge
 from cotenant.report.document import plan_document
+from cotenant.simulation.hosting import hosting
+from cotenant.simulation.run import replay
 from tests.planning.test_promise import asked
 
 DAY = [1.0 if 8 <= hour < 20 else 0.0 for hour in range(24)]
@@ -150,6 +153,31 @@ def test_modes_of_engines() -> None:
     assert sleep_modes("vllm", Version.parse("0.21"), adapters=True) == ("sleep-1", "restart")
     assert sleep_modes("vllm", Version.parse("0.6")) == ("restart",)
     assert sleep_modes("llama.cpp", Version.parse("b9000")) == ("restart",)
+
+
+def test_the_replay_swaps_as_the_plan_says(question: Fleet, answer: Plan) -> None:
+    kept = plan(question, replay=True)
+    assert kept.promises_held
+    assert kept.turns[0].models == answer.turns[0].models
+    # With all peaks at once each starves the other, and that is said.
+    assert {(one.model, one.neighbour) for one in kept.starved} == {("day", "night"), ("night", "day")}
+
+
+def test_who_is_woken_in_the_replay_waits_for_its_weights(question: Fleet, answer: Plan) -> None:
+    def at(*moments: float) -> Traffic:
+        count = len(moments)
+        return Traffic(trace=Trace("t", moments, (300,) * count, (20,) * count))
+
+    requests = [replace(question.models[0], traffic=at(0.0, 60.0)), replace(question.models[1], traffic=at(30.0))]
+    fresh = reestimate(question)
+    hostings = [
+        hosting(one, replica, fresh(one, replica)) for one, replica in zip(requests, answer.replicas, strict=True)
+    ]
+    found = replay(answer, requests, hostings, duration_s=90)
+    assert [replica.wakes for replica in found.replicas] == [2, 1]
+    first = found.models[1].ttft_s
+    assert first is not None
+    assert 2 * 14.3 / 32 < first.p50 < 2  # the day's weights out, the night's in, then its prompt
 
 
 @given(st.integers(0, 5))

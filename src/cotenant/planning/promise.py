@@ -180,7 +180,7 @@ def starved_in(fleet: Fleet, plan: Plan, replay: Replay) -> tuple[Starved, ...]:
             continue
         rivals: dict[str, float] = {}
         for gpu in plan.gpus:
-            present = [share.replica for share in gpu.shares]
+            present = [share.replica for share in (*gpu.shares, *(sleeper.share for sleeper in gpu.sleepers))]
             if one.model in (model_of[name] for name in present):
                 rivals |= {model_of[name]: work.get(name, 0.0) for name in present if model_of[name] != one.model}
         worst = max(rivals, key=lambda name: (rivals[name], name), default="")

@@ -22,6 +22,7 @@ from cotenant.simulation.residency import Residency, Resident
 from cotenant.simulation.timeline import Lived, timeline
 from cotenant.simulation.together import TOGETHER, cross_cost
 from cotenant.simulation.together import hosts as together
+from cotenant.simulation.turns import residency_of
 from cotenant.simulation.workload import Workload, workload
 from cotenant.units import format_bytes
 
@@ -71,7 +72,8 @@ def replay(
     models = [_model(number, request, hostings, seed, span) for number, request in enumerate(requests)]
     owner = {host: model for model in models for host in model.hosts}
     hosts = together(policy, [owner[place].work.requests for place in range(len(hostings))], hostings)
-    residency = None if policy in TOGETHER else _residency(plan, hosts, hostings, policy, patience_s)
+    turns = residency_of(plan, hosts, hostings) if policy == "static" else None
+    residency = turns if policy in TOGETHER else _residency(plan, hosts, hostings, policy, patience_s)
     outcomes = _serve(policy, models, hosts, hostings, residency, span, progress)
     found = [_figures(model, outcomes, hostings, span) for model in models]
     end = max((host.last_fs for host in hosts), default=0) / 1e15
