@@ -68,3 +68,53 @@ def test_reading_one_model_imports_one_family() -> None:
 )  # fmt: skip
 def test_configs_that_hold_all_sizes_at_the_top(config: dict[str, object], parameters: int) -> None:
     assert read_model_config(config, name="m").num_parameters == parameters
+
+
+_QWEN2_7B = {
+    "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "intermediate_size": 18944, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        (  # openbmb/MiniCPM-V-2_6: 8,099,175,152 on the hub
+            {
+                **_QWEN2_7B, "architectures": ["MiniCPMV"], "vocab_size": 151666, "version": 2.6, "query_num": 64,
+                "vision_config": {"hidden_size": 1152, "image_size": 980, "intermediate_size": 4304,
+                                  "num_hidden_layers": 27, "patch_size": 14},
+            },
+            8_099_175_152,
+        ),
+        (  # llava-hf/llava-onevision-qwen2-7b-ov-hf: 8,030,348,832, its 152,000 tokens padded to 152,064
+            {
+                "architectures": ["LlavaOnevisionForConditionalGeneration"],
+                "text_config": {**_QWEN2_7B, "model_type": "qwen2", "vocab_size": 152064},
+                "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 1152, "image_size": 384,
+                                  "intermediate_size": 4304, "num_hidden_layers": 26, "patch_size": 14},
+            },
+            8_030_348_832,
+        ),
+        (  # ibm-ai-platform/Bamba-9B: 9.78B
+            {
+                "architectures": ["BambaForCausalLM"], "attn_layer_indices": [9, 18, 27], "hidden_size": 4096,
+                "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
+                "num_hidden_layers": 32, "vocab_size": 128256, "mamba_n_heads": 128, "mamba_d_head": 64,
+                "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_d_conv": 4,
+            },
+            9_780_235_392,
+        ),
+    ],
+)  # fmt: skip
+def test_families_that_the_catalogue_lacks(config: dict[str, object], parameters: int) -> None:
+    assert read_model_config(config, name="m").num_parameters == parameters
+
+
+def test_a_classifier_of_tokens_has_no_pooler() -> None:
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128,
+             "vocab_size": 100, "max_position_embeddings": 32, "num_labels": 9}  # fmt: skip
+    tagger = read_model_config({**sizes, "architectures": ["BertForTokenClassification"]}, name="m")
+    plain = read_model_config({**sizes, "architectures": ["BertModel"]}, name="m")
+    assert tagger.num_parameters - plain.num_parameters == 9 * 65 - 64 * 65
+    assert tagger.encoder_only

@@ -24,9 +24,11 @@ def _encoder(sizes: Sizes, parameters: Groups) -> Structure:
 def _head(config: ConfigView, hidden: int) -> Groups:
     """What the architecture's name says stands on top: a pooler, a classifier, or nothing."""
     name = (config.texts("architectures") or ("",))[0]
+    labels = config.section("id2label")
+    count = sum(1 for _ in labels.items()) or config.integer("num_labels", default=2)
+    if name.endswith("ForTokenClassification"):  # on every token, without a pooler
+        return linear("classifier", count, hidden, role=Role.OTHER, split=Split.NONE, bias=True)
     if name.endswith("ForSequenceClassification"):
-        labels = config.section("id2label")
-        count = sum(1 for _ in labels.items()) or config.integer("num_labels", default=2)
         middle = linear("classifier.dense", hidden, hidden, role=Role.OTHER, split=Split.NONE, bias=True)
         return middle + linear("classifier.out", count, hidden, role=Role.OTHER, split=Split.NONE, bias=True)
     if name.endswith("ForMaskedLM"):
@@ -176,20 +178,24 @@ BUILDERS: dict[str, Builder] = {
     "BertModel": _bert,
     "BertForMaskedLM": _bert,
     "BertForSequenceClassification": _bert,
+    "BertForTokenClassification": _bert,
     "bert": _bert,
     "RobertaModel": _roberta,
     "RobertaForMaskedLM": _roberta,
     "RobertaForSequenceClassification": _roberta,
+    "RobertaForTokenClassification": _roberta,
     "roberta": _roberta,
     "XLMRobertaModel": _roberta,
     "XLMRobertaForMaskedLM": _roberta,
     "XLMRobertaForSequenceClassification": _roberta,
+    "XLMRobertaForTokenClassification": _roberta,
     "xlm-roberta": _roberta,
     "CamembertModel": _roberta,
     "camembert": _roberta,
     "ModernBertModel": _modernbert,
     "ModernBertForMaskedLM": _modernbert,
     "ModernBertForSequenceClassification": _modernbert,
+    "ModernBertForTokenClassification": _modernbert,
     "modernbert": _modernbert,
     "NomicBertModel": _nomic,
     "nomic_bert": _nomic,
@@ -197,6 +203,7 @@ BUILDERS: dict[str, Builder] = {
     "gte": _gte,
     "NewModel": _gte,
     "GteNewModel": _gte,
+    "GteNewForSequenceClassification": _gte,
     "MPNetModel": _mpnet,
     "MPNetForMaskedLM": _mpnet,
     "mpnet": _mpnet,

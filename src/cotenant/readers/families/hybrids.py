@@ -1,4 +1,4 @@
-"""Attention beside Mamba: Jamba, Granite 4, Falcon-H1."""
+"""Attention beside Mamba: Jamba, Bamba, Granite 4, Falcon-H1."""
 
 from __future__ import annotations
 
@@ -141,7 +141,27 @@ def _falcon_h1(config: ConfigView) -> Structure:
     return structure(sizes, groups, caches)
 
 
+def _bamba(config: ConfigView) -> Structure:
+    """IBM's Bamba: Mamba 2 but for `attn_layer_indices`, a gated MLP in every layer."""
+    sizes = read_sizes(config)
+    attending, mixing = split_layers(sizes.layers, config.integers("attn_layer_indices", most=10_000))
+    shape = _mamba2_shape(config, sizes)
+    groups = two_norm_shell(sizes) + gated_mlp(
+        sizes.layers, sizes.hidden, sizes.inner, bias=config.flag("mlp_bias")
+    )
+    if attending:
+        groups += attention(attending, sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim)
+    if mixing:
+        groups += mamba2(
+            mixing, sizes.hidden, shape, conv_bias=config.flag("mamba_conv_bias", default=True),
+            bias=config.flag("mamba_proj_bias"),
+        )  # fmt: skip
+    return structure(sizes, groups, full_caches(sizes, attending) + recurrent_group(mixing, mamba2_state(shape)))
+
+
 BUILDERS: dict[str, Builder] = {
+    "BambaForCausalLM": _bamba,
+    "bamba": _bamba,
     "JambaForCausalLM": _jamba,
     "jamba": _jamba,
     "GraniteMoeHybridForCausalLM": _granite_hybrid,

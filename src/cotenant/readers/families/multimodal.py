@@ -132,11 +132,48 @@ def _paligemma(config: ConfigView) -> Structure:
     return _with_images(text, siglip_layers(vision) + matrix("projector", text.hidden_size, width))
 
 
+def _aya_vision(config: ConfigView) -> Structure:
+    """Aya Vision: SigLIP, patches merged 2 x 2, a norm, a gated projector of half the aligned width."""
+    built = _cohere2_vision(config)
+    width = config.section("vision_config").integer("hidden_size", default=1152)
+    return built.extended(
+        *layer_norm("projector.norm", width * config.integer("downsample_factor", default=2, most=64) ** 2)
+    )
+
+
+def _lfm2_vl(config: ConfigView) -> Structure:
+    """LFM2-VL: SigLIP 2 on 16 x 16 positions, patches merged, a norm, a two-layer projector."""
+    text = text_structure(config, default="lfm2")
+    vision = config.section("vision_config")
+    hidden, inner, depth, patch = tower_sizes(
+        vision, hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, patch_size=16
+    )
+    tower = patches(hidden, patch) + vit_layers(hidden, inner, depth) + layer_norm("vision.post_norm", hidden)
+    tower += whole("vision.positions", vision.integer("num_patches", default=256), hidden)
+    merged = hidden * config.integer("downsample_factor", default=2, most=64) ** 2
+    bias = config.flag("projector_bias", default=True)
+    middle = config.integer("projector_hidden_size", default=2560, most=2**20)
+    if config.flag("projector_use_layernorm", default=True):
+        tower += layer_norm("projector.norm", merged)
+    tower += matrix("projector.linear_1", middle, merged, bias=bias)
+    return _with_images(text, tower + matrix("projector.linear_2", text.hidden_size, middle, bias=bias, row=True))
+
+
 BUILDERS: dict[str, Builder] = {
     "LlavaForConditionalGeneration": _llava,
     "llava": _llava,
     "LlavaNextForConditionalGeneration": _llava_next,
     "llava_next": _llava_next,
+    "LlavaNextVideoForConditionalGeneration": _llava_next,
+    "llava_next_video": _llava_next,
+    "LlavaOnevisionForConditionalGeneration": _llava_next,
+    "llava_onevision": _llava_next,
+    "AyaVisionForConditionalGeneration": _aya_vision,
+    "aya_vision": _aya_vision,
+    "InternS1ForConditionalGeneration": _internvl,
+    "interns1": _internvl,
+    "Lfm2VlForConditionalGeneration": _lfm2_vl,
+    "lfm2_vl": _lfm2_vl,
     "Mistral3ForConditionalGeneration": _mistral3,
     "mistral3": _mistral3,
     "InternVLChatModel": _internvl,

@@ -1,4 +1,4 @@
-"""Qwen2.5-Omni and Qwen3-Omni: the thinker alone, which is what engines serve; the talker is not counted."""
+"""Qwen2.5-Omni, Qwen3-Omni, Qwen3-ASR: the thinker alone, which is what engines serve; no talker is counted."""
 
 from __future__ import annotations
 
@@ -38,16 +38,28 @@ def _qwen25_omni(config: ConfigView) -> Structure:
 
 
 def _qwen3_omni(config: ConfigView) -> Structure:
-    """Three strided convolutions over time and mel bands, layers with every bias, two projections."""
     config = _thinker(config)
     text = text_structure(config, default="qwen3_moe")
+    groups = _qwen3_audio(config, text.hidden_size)
+    return _built(text, groups + qwen3_tower(config.section("vision_config"), text.hidden_size))
+
+
+def _qwen3_asr(config: ConfigView) -> Structure:
+    """Qwen3-ASR: the audio encoder alone before Qwen3 (vLLM, models/qwen3_asr.py)."""
+    config = _thinker(config)
+    text = text_structure(config, default="qwen3")
+    return text.extended(*_qwen3_audio(config, text.hidden_size), modalities=("text", "audio"))
+
+
+def _qwen3_audio(config: ConfigView, text_hidden: int) -> Groups:
+    """Three strided convolutions over time and mel bands, layers with every bias, two projections."""
     audio = config.section("audio_config").with_defaults(
         d_model=1280, encoder_layers=32, encoder_ffn_dim=5120, num_mel_bins=128
     )
     hidden, inner = audio.integer("d_model", most=MOST), audio.integer("encoder_ffn_dim", most=MOST)
     channels = audio.integer("downsample_hidden_size", default=480, most=MOST)
     bands = audio.integer("num_mel_bins", most=2**14)
-    out = audio.integer("output_dim", default=text.hidden_size, most=MOST)
+    out = audio.integer("output_dim", default=text_hidden, most=MOST)
     for _ in range(3):
         bands = (bands + 1) // 2
     groups = whole("audio.conv_1", channels, 9) + whole("audio.conv", channels, 9 * channels, copies=2)
@@ -56,8 +68,7 @@ def _qwen3_omni(config: ConfigView) -> Structure:
     )
     groups += vit_layers(hidden, inner, audio.integer("encoder_layers", most=10_000), name="audio")
     groups += layer_norm("audio.ln_post", hidden) + matrix("audio.proj1", hidden, hidden)
-    groups += matrix("audio.proj2", out, hidden)
-    return _built(text, groups + qwen3_tower(config.section("vision_config"), text.hidden_size))
+    return groups + matrix("audio.proj2", out, hidden)
 
 
 BUILDERS: dict[str, Builder] = {
@@ -70,4 +81,6 @@ BUILDERS: dict[str, Builder] = {
     "Qwen3OmniMoeThinkerForConditionalGeneration": _qwen3_omni,
     "qwen3_omni_moe": _qwen3_omni,
     "qwen3_omni_moe_thinker": _qwen3_omni,
+    "Qwen3ASRForConditionalGeneration": _qwen3_asr,
+    "qwen3_asr": _qwen3_asr,
 }
