@@ -77,7 +77,8 @@ def test_add_a_model_family(house: Path, tmp_path: Path) -> None:
     config = {
         "architectures": ["ExampleForCausalLM"], "model_type": "example", "hidden_size": 1024,
         "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 4096,
-        "vocab_size": 32000, "max_position_embeddings": 8192, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+        "vocab_size": 32000, "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+        "tie_word_embeddings": False,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
     found = asked(house, "inspect", str(tmp_path / "config.json"))
