@@ -36,6 +36,19 @@ _NAMES = (
 _PACKED_NAMES = {"awq-int4": "w4a16", "gptq-int4": "w4a16"}  # what a name means of compressed-tensors
 
 
+_MADE = re.compile(
+    r"[-_. ](nvfp4|mxfp4|fp8|fp4|int4|int8|awq|gptq|w4a16|w8a8|w8a16|4bit|8bit|bnb|unsloth|dynamic|autoround|"
+    r"auto-round|block|qat|marlin|instruct-hf|hf)\b.*$",
+    re.IGNORECASE,
+)
+
+
+def base_names(name: str) -> tuple[str, ...]:
+    """The name as posted, without its owner, and without what says how it was quantised."""
+    short = name.rpartition("/")[2].strip()
+    return tuple(dict.fromkeys(part for part in (name, short, _MADE.sub("", short)) if part))
+
+
 def with_recipe(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The config, with the published recipe of the checkpoint of that name where it has none of its own."""
     recipe = find_recipe(name)
@@ -52,7 +65,7 @@ def format_of(row: Row, model: ModelSpec) -> QuantizationFormat:
     if own and not own.startswith("unknown:") and _means_own(text, name, own):
         return find_format(own)
     if "8bit" in name or "int8" in name:
-        return _eight_bits(text)
+        return _eight_bits(text, model)
     if "bitsandbytes" in text and "unsloth-bnb" in name:  # some layers stay in 16 bits
         return replace(find_format("bnb-nf4"), name="bnb-nf4-dynamic")
     if "auto_round" in text or "autoround" in text:
@@ -96,9 +109,9 @@ def _first(marks: tuple[tuple[str, str], ...], text: str) -> str:
     return next((chosen for mark, chosen in marks if mark in text), "")
 
 
-def _eight_bits(text: str) -> QuantizationFormat:
-    if not text:  # zero points, mixers and drafts: unsaid
-        return replace(find_format("gptq-int8"), name="int8-by-name")
+def _eight_bits(text: str, model: ModelSpec) -> QuantizationFormat:
+    if not text:  # zero points and drafts: unsaid; quantisers take every linear layer of a block by themselves
+        return replace(_every_linear(find_format("gptq-int8"), model), name="int8-by-name")
     return find_format("gptq-int8" if text != "compressed-tensors" else "int8")
 
 

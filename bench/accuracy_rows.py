@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.accuracy_engines import other_versions
-from bench.accuracy_formats import format_of, with_recipe
+from bench.accuracy_formats import base_names, format_of, with_recipe
 from bench.accuracy_unsaid import DRAFT_TOKENS, unsaid, unusual
 from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.drafts import find_draft
@@ -138,7 +138,7 @@ def _read_model(path: Path, name: str) -> ModelSpec:
 @lru_cache(maxsize=512)
 def _from_catalogue(name: str) -> ModelSpec:
     """The structure that the catalogue has for that name, where a record's config is a stand-in."""
-    entry = find_entry(name)
+    entry = next((found for one in base_names(name) if (found := find_entry(one)) is not None), None)
     if entry is None:
         raise UnsupportedError("the config holds class defaults, not this model's sizes")
     return read_model_config(with_recipe(entry.config, name), name=name, source=entry.config_source)
