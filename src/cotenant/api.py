@@ -191,6 +191,7 @@ def plan(
     fleet: FleetSource,
     *,
     replay: bool = False,
+    why: bool = False,
     seed: int = 0,
     previous: PlanSource | None = None,
     progress: Callable[[str], None] | None = None,
@@ -200,8 +201,9 @@ def plan(
     With `replay` its traffic is replayed (drawn from `seed`); where an SLO breaks, that model gets more room or
     less company and all is planned again, until every SLO holds or nothing does (`promises_held`). With
     `previous`, a plan that runs (a value, a path, a mapping), of the cheapest plans one near it is taken, and
-    `migration` says what stays, what moves and in which order. `progress` is told what is being done. Where
-    nothing fits the nearest plan comes back, with `feasible` false and what each model without a place lacks.
+    `migration` says what stays, what moves and in which order. With `why` each wish is dropped once to see what it
+    costs (`relaxations`). `progress` is told what is being done. Where nothing fits the nearest plan comes back,
+    with `feasible` false and what each model without a place lacks.
     """
     from cotenant.planning.change import plan_change
     from cotenant.planning.promise import keep_promises
@@ -213,7 +215,7 @@ def plan(
     if previous is not None:
         return plan_change(question, _running(previous, replay), progress=tell)
     if not replay:
-        return plan_fleet(question, progress=tell)
+        return plan_fleet(question, priced=why, progress=tell)
     return keep_promises(question, _replayer(question, seed, tell), progress=tell)
 
 

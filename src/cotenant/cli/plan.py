@@ -21,6 +21,7 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.option(
     "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
 )
+@click.option("--why", "priced", is_flag=True, help="Also say what each wish costs: a plan without each of them.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the replay.")
 @click.option(
     "--from", "previous", metavar="PLAN", help="A plan that runs: stay near it, and say how to get there."
@@ -40,6 +41,7 @@ def command(
     output: Path | None,
     compare: str | None,
     replay: bool,
+    priced: bool,
     seed: int,
     previous: str | None,
     sweep: str | None,
@@ -55,7 +57,7 @@ def command(
     for file, hint in ((output, "-o"), (html, "--html")):
         if file is not None and not file.name:
             raise click.BadParameter("the name is empty", param_hint=hint)
-    chosen = {"--compare": compare, "--replay": replay, "--from": previous, "--what-if": sweep}
+    chosen = {"--compare": compare, "--replay": replay, "--why": priced, "--from": previous, "--what-if": sweep}
     if sum(bool(value) for value in chosen.values()) > 1:
         raise click.UsageError(
             f"{' and '.join(name for name, value in chosen.items() if value)} do not go together"
@@ -71,7 +73,7 @@ def command(
     from cotenant.report.document import plan_document
 
     with progress() as report:
-        plan = api.plan(fleet, replay=replay, seed=seed, previous=previous, progress=report)
+        plan = api.plan(fleet, replay=replay, why=priced, seed=seed, previous=previous, progress=report)
     _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:
         emit(document)

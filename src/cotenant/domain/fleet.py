@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from cotenant.domain.engine import Speculation
 from cotenant.domain.gpu import GpuSpec
@@ -60,7 +61,8 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The whole question. `headroom` is a fraction 0..1 of every card, `kv_overflow` a probability."""
+    """The whole question. `headroom` is a fraction 0..1 of every card, `kv_overflow` a probability; `source` the
+    file itself as plain values, where it came from one."""
 
     gpus: tuple[GpuOffer, ...]
     models: tuple[ModelRequest, ...]
@@ -68,3 +70,4 @@ class Fleet:
     kv_overflow: float
     objective: tuple[str, ...]
     input_hash: str = ""
+    source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.workload import Adapter
 
 if TYPE_CHECKING:
     from cotenant.domain.migration import Migration
+    from cotenant.domain.relaxation import Relaxation
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +203,10 @@ class Plan:
     shortfalls: tuple[Shortfall, ...] = ()
     warnings: tuple[str, ...] = ()
     input_hash: str = ""
+    fleet: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)  # the file it answers
     rounds: tuple[PlanRound, ...] = ()
     promises_held: bool | None = None
     starved: tuple[Starved, ...] = ()
     turns: tuple[Turns, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()  # what wishes cost; where models have no place, what to give up
     migration: Migration | None = None  # where the plan was made from one that runs

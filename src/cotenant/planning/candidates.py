@@ -293,7 +293,7 @@ def _sized(case: _Case, settings: EngineSettings, times: Roofline, replicas: int
     if not estimate.fits:
         return case.refusal(size, f"{estimate.verdict}: {estimate.reason}")
     if asked.slo_held is False:
-        return case.refusal(size, _slo_reason(asked, case.request))
+        return case.refusal(size, _floor_reason(case, times) or _slo_reason(asked, case.request))
     return _candidate(case, granted, estimate, asked, times, replicas, claim)
 
 
@@ -377,6 +377,19 @@ def _short(verb: str, need: int, room: int, case: _Case) -> str:
     share = f"{case.fleet.headroom:.0%}"
     return (
         f"{verb} {format_gib(need)}, {format_gib(room)} of {case.offer.gpu.name} are left after {share} headroom"
+    )
+
+
+def _floor_reason(case: _Case, times: Roofline) -> str:
+    """Where one request alone is too slow: no traffic, slot or neighbour has anything to do with it."""
+    if not _is_hopeless(times, case.request, 1.0):
+        return ""
+    slo = case.request.slo
+    target = slo.tpot_s if slo is not None and slo.tpot_s is not None else 0.0
+    floor = format_seconds(times.decode_step_s(1, 1))
+    return (
+        f"a TPOT of {format_seconds(target)} is below the floor of {case.offer.gpu.name}: one step for one "
+        f"request alone takes {floor}"
     )
 
 

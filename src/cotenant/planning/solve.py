@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan, Shortfall
@@ -15,19 +16,26 @@ from cotenant.planning.sleeping import solve_fleet
 from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible
 from cotenant.planning.warnings import warnings_of
 from cotenant.planning.why import Forced, reasons_of
+from cotenant.planning.wishes import shadow_prices, smallest_sets
 
 
-def plan_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Plan:
+def plan_fleet(fleet: Fleet, *, priced: bool = False, progress: Progress = lambda _: None) -> Plan:
     """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls."""
     progress("sizing candidates")
-    return plan_solved(solve_fleet(fleet, progress=progress), progress=progress)
+    return plan_solved(solve_fleet(fleet, progress=progress), priced=priced, progress=progress)
 
 
-def plan_solved(solved: Solved, *, progress: Progress = lambda _: None) -> Plan:
-    """What the search found, with reasons; for models without a place, what they lack and what would help."""
+def plan_solved(solved: Solved, *, priced: bool = False, progress: Progress = lambda _: None) -> Plan:
+    """What the search found, with reasons; for models without a place, what they lack and what would help.
+
+    With `priced`, what each wish costs as well: a plan for each.
+    """
     progress("writing down the reasons")
-    shortfalls = () if solved.feasible else shortfalls_of(solved.fleet, solved, is_feasible, progress)
-    return written(solved, shortfalls, forced_of(solved))
+    if solved.feasible:
+        plan = written(solved, forced=forced_of(solved))
+        return replace(plan, relaxations=shadow_prices(solved, progress=progress)) if priced else plan
+    shortfalls = shortfalls_of(solved.fleet, solved, is_feasible, progress)
+    return replace(written(solved, shortfalls), relaxations=smallest_sets(solved.fleet, progress=progress))
 
 
 def written(
@@ -63,6 +71,7 @@ def written(
         warnings=warnings_of(solved),
         turns=placement.turns,
         input_hash=fleet.input_hash,
+        fleet=fleet.source,
     )
     check_plan(plan, fleet, reestimate(fleet))
     return plan

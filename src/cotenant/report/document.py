@@ -152,6 +152,7 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
         "headroom": plan.headroom,
         "promises_held": plan.promises_held,
         "rounds": [_round(each) for each in plan.rounds],
+        "relaxations": [{**asdict(one), "wishes": list(one.wishes)} for one in plan.relaxations],
         "migration": _migration(plan.migration),
         "starved": [asdict(each) for each in plan.starved],
         "turns": [{**asdict(each), "models": list(each.models)} for each in plan.turns],
@@ -168,6 +169,7 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
             for short in plan.shortfalls
         ],
         "warnings": list(plan.warnings),
+        "fleet": plan.fleet,
     }
 
 
@@ -216,6 +218,7 @@ def _replica(replica: ReplicaPlan) -> Document:
         ],
         "sharing": replica.sharing,
         "start_order": replica.start_order,
+        "beside_bytes": replica.beside_bytes,
         "kv_needed_bytes": replica.kv_needed_bytes,
         "kv_worst_case_bytes": replica.kv_worst_case_bytes,
         "ttft_s": list(replica.ttft_s) if replica.ttft_s else None,

@@ -40,6 +40,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
     for turns in plan.turns:
         _print_indented(_turns(plan, turns), "bold", console)
     _print_shortfalls(plan, console)
+    _print_relaxations(plan, console)
     print_rounds(plan, console)
     if plan.migration is not None:
         print_migration(plan.migration, plan.cost_per_hour, console)
@@ -260,6 +261,25 @@ def _print_shortfalls(plan: Plan, console: Console) -> None:
         _print_indented(f"{short.model} has no place{lack}: {short.reason}", "bold red", console, indent=0)
         for remedy in short.remedies:
             _print_indented(f"would fit: {remedy}", "", console)
+
+
+def _print_relaxations(plan: Plan, console: Console) -> None:
+    """What wishes cost; without places for all, the smallest sets to give up."""
+    if not plan.relaxations:
+        return
+    console.print()
+    if not plan.feasible:
+        _print_indented("The smallest sets of wishes to give up, each tried:", "bold", console, indent=0)
+        for one in plan.relaxations:
+            _print_indented(f"{' and '.join(one.wishes)} (then on {one.cards})", "", console)
+        return
+    _print_indented("What binds, each tried alone:", "bold", console, indent=0)
+    for one in plan.relaxations:
+        saved = one.saves or 0.0
+        worth = format_price(saved) if plan.cost_per_hour is not None else _plural(round(saved), "card")
+        more = " more on each " in one.wishes[0]
+        words = f"{one.wishes[0]} would save {worth}" if more else f"without {one.wishes[0]}: {worth} less"
+        _print_indented(f"{words} ({one.cards})", "", console)
 
 
 def _print_naive(plan: Plan, console: Console) -> None:
