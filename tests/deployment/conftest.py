@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from cotenant.domain.plan import Plan
 from cotenant.readers.plan_document import read_plan
 from cotenant.report.document import plan_document
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ENGINES = ("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp", "ollama")
 
 
@@ -50,7 +52,7 @@ def trio() -> Plan:
 
 @cache
 def _trio() -> Plan:
-    return api.plan("examples/a100-trio.yaml")
+    return api.plan(EXAMPLES / "a100-trio.yaml")
 
 
 def hostile(engine: str, name: str, checkpoint: str) -> Plan:

@@ -12,7 +12,7 @@ from cotenant.deployment.launch import launches, slugs
 from cotenant.deployment.targets import TARGETS, export
 from cotenant.errors import CotenantError, InputError
 from cotenant.readers.plan_document import read_plan
-from tests.deployment.conftest import ENGINES, document, plan_of, trio
+from tests.deployment.conftest import ENGINES, EXAMPLES, document, plan_of, trio
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -80,7 +80,7 @@ def test_no_secret_is_written(target: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_command_writes_whole_files_and_says_so(tmp_path, monkeypatch) -> None:
-    arguments = ["deploy", "examples/a100-trio.yaml", "--to", "commands", "--out", str(tmp_path / "out")]
+    arguments = ["deploy", str(EXAMPLES / "a100-trio.yaml"), "--to", "commands", "--out", str(tmp_path / "out")]
     for _ in range(2):
         result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 0, result.output
@@ -92,7 +92,7 @@ def test_the_command_writes_whole_files_and_says_so(tmp_path, monkeypatch) -> No
 
 
 def test_a_plan_without_room_is_written_with_status_3(tmp_path) -> None:
-    result = CliRunner().invoke(cli, ["deploy", "examples/does-not-fit.yaml", "--to", "compose"])
+    result = CliRunner().invoke(cli, ["deploy", str(EXAMPLES / "does-not-fit.yaml"), "--to", "compose"])
     assert result.exit_code in (1, 3)
     assert "no place" in result.stderr or "places no replica" in result.stderr
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cotenant.engines.hosting.rules import Hosting, Metrics, tagged
+from cotenant.engines.hosting.rules import Hosting, Metrics
 
 HOSTING = Hosting(
-    image=tagged("ghcr.io/ggml-org/llama.cpp", "server-cuda-"),
+    image=lambda version: f"ghcr.io/ggml-org/llama.cpp:server-cuda-b{version.parts[0]}",
     entry_words=1,  # /app/llama-server
     listen=("--host", "0.0.0.0"),
     health="/health",  # 503 while it loads

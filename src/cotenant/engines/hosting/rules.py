@@ -62,5 +62,12 @@ class Hosting:
 
 
 def tagged(repository: str, prefix: str = "") -> Callable[[Version], str]:
-    """``repository:prefix + version``."""
-    return lambda version: f"{repository}:{prefix}{str(version).lstrip('v')}"
+    """``repository:prefix + version``, a release written with all three of its numbers, as tags are."""
+
+    def image(version: Version) -> str:
+        text = str(version).lstrip("v~")
+        if text == ".".join(map(str, version.parts)):
+            text += ".0" * (3 - len(version.parts))
+        return f"{repository}:{prefix}{text}"
+
+    return image
