@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         load_model,
         plan,
         simulate,
+        simulate_many,
         what_if,
     )
 
@@ -33,6 +34,7 @@ __all__ = [
     "load_model",
     "plan",
     "simulate",
+    "simulate_many",
     "what_if",
 ]
 

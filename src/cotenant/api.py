@@ -40,6 +40,7 @@ __all__ = [
     "load_model",
     "plan",
     "simulate",
+    "simulate_many",
     "what_if",
 ]
 
@@ -292,7 +293,7 @@ def _replayer(fleet: Fleet, seed: int, tell: Callable[[str], None]) -> Replayer:
 
 
 def simulate(
-    fleet: FleetSource,
+    fleet: FleetSource | PlanSource,
     *,
     traces: Sequence[str] | Mapping[str, str | PathLike[str] | Trace] = (),
     duration: str | None = None,
@@ -303,48 +304,62 @@ def simulate(
 ) -> Replay:
     """The plan of `fleet` replayed token by token against its traffic, the same for the same `seed`.
 
-    The plan is made for the fleet's own traffic; `traces` are replayed in its stead: a mapping from names, or
-    ``NAME=FILE`` (``FILE`` where the fleet has one model). `duration` (``600s``) is how long requests come: by
-    default the traces whole, else 300 s. `policy`: ``static`` is the plan as it stands, ``elastic`` lets its
-    replicas lend each other KV cache, ``spatial`` multiprocessors too; with ``swap``, ``swap-2``
-    and ``restart`` each model is planned as if alone, and they take turns in the cards' memory (sleep level 1,
-    level 2, a new process), a busy one only after `patience`. Raises InputErrors and its kin for bad input; a
-    model without a place has all its requests unfinished.
+    `fleet` may be a plan too (itself or its JSON, which holds the fleet that it was made for). `traces` are
+    replayed instead of the fleet's own traffic: a mapping from names, or ``NAME=FILE`` (``FILE`` where the fleet
+    has one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s.
+    `policy`: ``static`` is the plan as it stands, ``elastic`` lets its replicas lend each other KV cache,
+    ``spatial`` multiprocessors too; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if alone,
+    and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
+    `patience`. Raises InputErrors and its kin for bad input; a model without a place has all its requests
+    unfinished.
     """
-    from dataclasses import replace
+    (found,) = simulate_many(
+        fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, patience=patience, workers=1,
+        progress=progress,
+    )  # fmt: skip
+    return found
 
-    from cotenant.domain.workload import Traffic
-    from cotenant.edge.plans import refuse_plan
-    from cotenant.edge.traces import named_traces
-    from cotenant.planning.apart import plan_apart
-    from cotenant.planning.launch import reestimate
-    from cotenant.planning.solve import plan_fleet
-    from cotenant.simulation.hosting import hosting
-    from cotenant.simulation.run import check_policy, replay
+
+def simulate_many(
+    fleet: FleetSource | PlanSource,
+    *,
+    policies: Sequence[str] = ("static",),
+    seeds: Sequence[int] = (0,),
+    traces: Sequence[str] | Mapping[str, str | PathLike[str] | Trace] = (),
+    duration: str | None = None,
+    patience: str = "10s",
+    workers: int | None = None,
+    ray: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[Replay, ...]:
+    """Every policy with every seed (`simulate` says what they are): policies in order, seeds within them.
+
+    Replays run in `workers` processes (None: one a core) or on the Ray cluster at `ray`: the answers are the same.
+    """
+    from cotenant.edge.plans import plan_and_fleet
+    from cotenant.edge.simulations import Run, prepare, replays
+    from cotenant.errors import InputError
+    from cotenant.simulation.run import check_policy
     from cotenant.simulation.together import TOGETHER
     from cotenant.units import parse_seconds
 
     tell = progress or (lambda _: None)
     tell("reading the fleet")
-    span = None if duration is None else parse_seconds(duration)
-    refuse_plan(fleet)
-    question = load_fleet(fleet)
-    given = named_traces(traces, [request.name for request in question.models])
-    models = tuple(
-        replace(request, traffic=Traffic(trace=given[request.name])) if request.name in given else request
-        for request in question.models
+    span, waits = None if duration is None else parse_seconds(duration), parse_seconds(patience)
+    if not policies or not seeds:
+        raise InputError("a policy and a seed at least are needed")
+    for policy in policies:
+        check_policy(policy)
+    found, question = plan_and_fleet(fleet) or (None, load_fleet(fleet))  # type: ignore[arg-type]
+    kinds = {
+        apart: prepare(question, found, traces, apart=apart, progress=tell)
+        for apart in dict.fromkeys(policy not in TOGETHER for policy in policies)
+    }
+    prepared = {policy: kinds[policy not in TOGETHER] for policy in policies}
+    runs = [Run(policy, seed) for policy in policies for seed in seeds]
+    return tuple(
+        replays(prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray, progress=tell)
     )
-    check_policy(policy)
-    planned = plan_fleet(question, progress=tell) if policy in TOGETHER else plan_apart(question, progress=tell)
-    fresh = reestimate(question)
-    by_name = {request.name: request for request in models}
-    hostings = [
-        hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in planned.replicas
-    ]  # fmt: skip
-    return replay(
-        planned, models, hostings, seed=seed, policy=policy, duration_s=span,
-        patience_s=parse_seconds(patience), progress=tell,
-    )  # fmt: skip
 
 
 def deploy(source: PlanSource, *, to: str, progress: Callable[[str], None] | None = None) -> Deployment:

@@ -44,12 +44,33 @@ def test_a_trace_for_a_model(run: Run, tmp_path: Path) -> None:
     assert document["models"][0]["finished"] == 3
 
 
-def test_a_plan_is_not_a_fleet(run: Run, tmp_path: Path) -> None:
+def test_a_plan_is_replayed_as_it_stands(run: Run, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     assert run("plan", RAW, "-o", str(plan)).status == 0
-    answer = run("simulate", str(plan))
-    assert answer.status == 1
-    assert "does not hold the traffic" in answer.err
+    fleet, again = (run("simulate", each, "--duration", "5s", "--json") for each in (RAW, str(plan)))
+    assert again.status == 0
+    assert again.document == fleet.document
+
+
+def test_seeds_are_set_side_by_side(run: Run) -> None:
+    answer = run("simulate", RAW, "--duration", "3s", "--seeds", "2", "--workers", "1")
+    assert answer.out.startswith("2 seeds (0 to 1), 3 s each")
+    document = run("simulate", RAW, "--duration", "3s", "--seeds", "2", "--workers", "1", "--json").document
+    assert [one["seed"] for one in document["runs"]] == [0, 1]
+    spread = document["spread"][0]
+    assert spread["ttft_p95_s"]["least"] <= spread["ttft_p95_s"]["median"] <= spread["ttft_p95_s"]["most"]
+
+
+def test_compare_without_names_takes_four(run: Run) -> None:
+    document = run("simulate", RAW, "--duration", "3s", "--compare", "--workers", "1", "--json").document
+    assert [one["policy"] for one in document["policies"]] == ["static", "elastic", "swap", "restart"]
+
+
+def test_a_report_is_written(run: Run, tmp_path: Path) -> None:
+    place = tmp_path / "report.html"
+    assert run("simulate", RAW, "--duration", "3s", "--html", str(place)).status == 0
+    text = place.read_text(encoding="utf-8")
+    assert "cotenant simulate raw-figures.yaml --duration 3s" in text
 
 
 def test_a_missed_slo_is_status_3(run: Run) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cotenant.domain.replay import Replay
+
+_COMPARED = "static,elastic,swap,restart"
+
 
 @click.command("simulate")
-@click.argument("fleet", metavar="FLEET")
+@click.argument("fleet", metavar="FLEET|PLAN")
 @click.option(
     "--trace", "traces", multiple=True, metavar="[MODEL=]FILE",
     help="Replay these requests on the plan made for the fleet's traffic (MODEL's, where there are several).",
@@ -22,10 +30,13 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all that is drawn."
 )
 @click.option(
+    "--seeds", type=click.IntRange(1, 10_000), default=1, metavar="N", help="So many seeds, from --seed on."
+)
+@click.option(
     "--policy",
     default="static",
     show_default=True,
-    help="How models share cards: static, swap, swap-2 or restart.",
+    help="How models share cards: static, elastic, spatial, swap, swap-2 or restart.",
 )
 @click.option(
     "--patience",
@@ -34,11 +45,18 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
     metavar="TIME",
     help="How long a request waits before a busy model makes room for its own.",
 )
-@click.option("--compare", metavar="A,B,...", help="Several policies side by side, the same requests for each.")
+@click.option(
+    "--compare", metavar="[A,B,...]", is_flag=False, flag_value=_COMPARED,
+    help=f"Several policies side by side, the same requests for each. Without names: {_COMPARED}.",
+)  # fmt: skip
 @click.option(
     "--html", "html", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
     help="Also write a report with plots: one file, to be opened in a browser.",
 )  # fmt: skip
+@click.option(
+    "--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes at once. Default: the cores."
+)
+@click.option("--ray", metavar="ADDRESS", help="Replay on this Ray cluster instead (auto: the one around).")
 @json_option
 @reports_errors
 def command(
@@ -46,45 +64,74 @@ def command(
     traces: tuple[str, ...],
     duration: str | None,
     seed: int,
+    seeds: int,
     policy: str,
     patience: str,
     compare: str | None,
     html: Path | None,
+    workers: int | None,
+    ray: str | None,
     as_json: bool,
 ) -> int:
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
 
-    Exit status 3 when there is no plan, or when an SLO is missed (with --compare: by every policy).
+    A plan's own JSON (cotenant plan FLEET -o PLAN) is replayed as it stands. Exit status 3 when there is no plan,
+    or when an SLO is missed (with --compare: by every policy; with --seeds: from any seed).
     """
     from cotenant import api
-    from cotenant.catalogue import VERSION
 
     policies = [policy] if compare is None else [word.strip() for word in compare.split(",")]
     with progress() as report:
-        found = [
-            api.simulate(
-                fleet, traces=traces, duration=duration, seed=seed, policy=one, patience=patience, progress=report
-            )
-            for one in policies
-        ]  # fmt: skip
+        found = api.simulate_many(
+            fleet, policies=policies, seeds=range(seed, seed + seeds), traces=traces, duration=duration,
+            patience=patience, workers=workers, ray=ray, progress=report,
+        )  # fmt: skip
+    firsts = found[::seeds]
     if html is not None:
         from cotenant.edge.store import write_atomic
         from cotenant.report.replay_html import replay_html
 
-        words = f"cotenant simulate {Path(fleet).name}"
-        write_atomic(html, replay_html(found, title=f"Simulation of {Path(fleet).name}", command=words).encode())
-    if as_json:
-        from cotenant.report.replay_document import comparison_document, replay_document
+        name = Path(fleet).name
+        write_atomic(html, replay_html(firsts, title=f"Simulation of {name}", command=_command(name)).encode())
+    _show(found, seeds=seeds, compared=compare is not None, as_json=as_json)
+    kept = [all(_holds(one) for one in found[start : start + seeds]) for start in range(0, len(found), seeds)]
+    return FITS if any(kept) else DOES_NOT_FIT
 
-        one = replay_document(found[0], catalogue=VERSION)
-        emit(one if compare is None else comparison_document(found, catalogue=VERSION))
-    elif compare is None:
-        from cotenant.report.replay_text import print_replay
 
-        print_replay(found[0], console())
+def _show(found: Sequence[Replay], *, seeds: int, compared: bool, as_json: bool) -> None:
+    from cotenant.catalogue import VERSION
+    from cotenant.report.replay_document import comparison_document, replay_document
+    from cotenant.report.replay_text import print_comparison, print_replay
+    from cotenant.report.seeds import print_seeds, seeds_document
+
+    if seeds > 1:
+        if as_json:
+            emit(seeds_document(found, catalogue=VERSION))
+        else:
+            print_seeds(found, console())
+    elif compared:
+        if as_json:
+            emit(comparison_document(found, catalogue=VERSION))
+        else:
+            print_comparison(found, console())
+    elif as_json:
+        emit(replay_document(found[0], catalogue=VERSION))
     else:
-        from cotenant.report.replay_text import print_comparison
+        print_replay(found[0], console())
 
-        print_comparison(found, console())
-    held = any(one.slo_held and not any(model.unfinished for model in one.models) for one in found)
-    return FITS if held else DOES_NOT_FIT
+
+def _holds(replay: Replay) -> bool:
+    return replay.slo_held and not any(model.unfinished for model in replay.models)
+
+
+def _command(name: str) -> str:
+    """The words that were typed, but for the paths."""
+    context = click.get_current_context()
+    given = [
+        f"--{option.replace('_', '-')} {value}"
+        for option, value in context.params.items()
+        if value not in (None, False, ())
+        and option in ("policy", "compare", "duration", "seed", "seeds", "patience")
+        and context.get_parameter_source(option) is not click.core.ParameterSource.DEFAULT
+    ]
+    return " ".join(["cotenant simulate", name, *given])

@@ -1,31 +1,18 @@
-"""Plans that users name: read where a plan is asked for, refused where a fleet is."""
+"""Plans that users name, with the fleets that they were made for."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan
-from cotenant.errors import CotenantError, FormatError, InputError
+from cotenant.errors import FormatError, InputError
 
 _MOST_BYTES = 64 * 2**20
-
-
-def refuse_plan(source: object) -> None:
-    """Raises InputError where `source` is a plan's JSON: it says who runs where, but not what traffic comes."""
-    document: object = source
-    if isinstance(source, (str, Path)) and str(source).endswith(".json"):
-        with suppress(CotenantError):
-            document = _json_at(source)
-    if _is_plan(document):
-        raise InputError(
-            "this is a plan, and a plan does not hold the traffic to replay",
-            hint="give the fleet file that it was made from; the same plan follows from it",
-        )
 
 
 def given_plan(source: object) -> Plan | None:
@@ -41,6 +28,50 @@ def given_plan(source: object) -> Plan | None:
     if isinstance(source, (str, os.PathLike)):
         document = _json_at(source)
     return read_plan(document) if _is_plan(document) and isinstance(document, Mapping) else None
+
+
+def plan_and_fleet(source: object) -> tuple[Plan, Fleet] | None:
+    """A plan and the fleet that it was made for, which its document holds; None where `source` is no plan.
+
+    Files that the fleet names are looked for beside the plan's own. Raises InputErrors for a plan that its fleet
+    does not ask for, InputError for one without a fleet.
+    """
+    from cotenant.edge.models import open_model
+    from cotenant.edge.own_gpus import own_gpus
+    from cotenant.edge.traces import trace_opener
+    from cotenant.planning.adopted import adopted
+    from cotenant.readers.fleet import fleet_from
+    from cotenant.readers.input_hash import input_hash
+    from cotenant.readers.plan_document import read_plan
+
+    path = source if isinstance(source, (str, os.PathLike)) else None
+    document: Any = source if path is None else _json_at(path)
+    if isinstance(document, Plan):
+        plan, document = document, {"fleet": document.fleet}
+    elif _is_plan(document):
+        plan = read_plan(document)
+    else:
+        return None
+    fleet, stated = document.get("fleet"), plan.input_hash
+    if not isinstance(fleet, Mapping):
+        raise InputError(
+            "this plan does not hold the fleet that it was made for, and so no traffic to replay",
+            hint="make it anew (cotenant plan FLEET -o plan.json), or give the fleet file",
+        )
+    if stated and input_hash(fleet) != stated:
+        raise InputError(
+            "the plan's fleet is not the one that it was made for",
+            hint="cotenant plan FLEET -o plan.json writes both",
+        )
+    question = fleet_from(fleet, load_model=open_model, load_trace=trace_opener(path), extra=own_gpus())
+    return adopted(plan, question, _beside(document)), question
+
+
+def _beside(document: Mapping[str, Any]) -> dict[str, int]:
+    """Of each replica what those before it hold; nothing where it is not a size."""
+    replicas = [one for one in document.get("replicas", ()) if isinstance(one, Mapping)]
+    sizes = {str(one.get("id")): one.get("beside_bytes") for one in replicas}
+    return {name: size for name, size in sizes.items() if type(size) is int and 0 <= size < 2**60}
 
 
 def _is_plan(document: object) -> bool:

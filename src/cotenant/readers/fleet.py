@@ -86,7 +86,9 @@ def _fleet(document: Document, load_model: LoadModel, load_trace: LoadTrace, ext
         headroom=head.headroom,
         kv_overflow=head.kv_overflow,
         objective=tuple(head.objective),
+        spare=head.spare,
         input_hash=input_hash(value),
+        source=value,
     )
 
 

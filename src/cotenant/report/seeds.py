@@ -1,0 +1,100 @@
+"""One simulation from several seeds: what chance does to the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import TYPE_CHECKING
+
+from cotenant.domain.replay import ModelReplay, Replay
+from cotenant.report.document import Document, header
+from cotenant.report.replay_document import replay_document
+from cotenant.report.tables import print_warnings, table
+from cotenant.units import format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_FIGURES: dict[str, Callable[[ModelReplay], float | None]] = {
+    "ttft_p95_s": lambda one: None if one.ttft_s is None else one.ttft_s.p95,
+    "tpot_p95_s": lambda one: None if one.tpot_s is None else one.tpot_s.p95,
+    "goodput": lambda one: one.goodput,
+    "attainment": lambda one: one.attainment,
+}
+
+
+def seeds_document(replays: Sequence[Replay], *, catalogue: str) -> Document:
+    """`runs[]`, each as one replay has it but for its timeline, and `spread`: figures by policy and model."""
+    runs = [replay_document(one, catalogue=catalogue) for one in replays]
+    for run in runs:
+        run.pop("timeline")
+    return {
+        **header("simulate", catalogue=catalogue, input_hash=replays[0].input_hash),
+        "runs": runs,
+        "spread": [
+            {"policy": policy, "model": model, "seeds": len(found), "slo_held": _held(found), **_spreads(found)}
+            for policy, model, found in _groups(replays)
+        ],
+    }
+
+
+def print_seeds(replays: Sequence[Replay], console: Console) -> None:
+    """A line for each model and policy: the median over seeds, and the range."""
+    seeds = list(dict.fromkeys(one.seed for one in replays))
+    console.print(
+        f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]}), {format_seconds(replays[0].duration_s)} each:"
+        " median (least to most)",
+        style="bold",
+    )
+    console.print()
+    grid = table("model", "policy", "TTFT p95", "TPOT p95", "within SLO", "SLO held", left=("policy",))
+    before = ""
+    for policy, model, found in sorted(_groups(replays), key=lambda group: _place(replays, group[1])):
+        held = _held(found)
+        tpot = _spread(found, "tpot_p95_s")
+        grid.add_row(
+            "" if model == before else model,
+            policy,
+            _words(found, "ttft_p95_s", format_seconds),
+            "-" if tpot is None else format_seconds(tpot["median"]),
+            _words(found, "attainment", format_percent),
+            "-" if held is None else f"{held} of {len(found)}",
+        )
+        before = model
+    console.print(grid)
+    print_warnings(
+        console, list(dict.fromkeys(text for one in replays if one.seed == seeds[0] for text in one.warnings))
+    )
+
+
+def _groups(replays: Sequence[Replay]) -> list[tuple[str, str, list[ModelReplay]]]:
+    found: dict[tuple[str, str], list[ModelReplay]] = {}
+    for replay in replays:
+        for model in replay.models:
+            found.setdefault((replay.policy, model.model), []).append(model)
+    return [(policy, model, each) for (policy, model), each in found.items()]
+
+
+def _place(replays: Sequence[Replay], model: str) -> int:
+    return [one.model for one in replays[0].models].index(model)
+
+
+def _held(found: Sequence[ModelReplay]) -> int | None:
+    return None if found[0].slo_held is None else sum(bool(one.slo_held) for one in found)
+
+
+def _spreads(found: Sequence[ModelReplay]) -> Document:
+    return {name: _spread(found, name) for name in _FIGURES}
+
+
+def _spread(found: Sequence[ModelReplay], name: str) -> Document | None:
+    values = [value for one in found if (value := _FIGURES[name](one)) is not None]
+    return {"median": median(values), "least": min(values), "most": max(values)} if values else None
+
+
+def _words(found: Sequence[ModelReplay], name: str, form: Callable[[float], str]) -> str:
+    spread = _spread(found, name)
+    if spread is None:
+        return "-"
+    middle, least, most = (form(spread[key]) for key in ("median", "least", "most"))
+    return middle if least == most else f"{middle} ({least} to {most})"
