@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.live_case import STUB, free_port
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.running import Command, EngineProcess, Health, Launch
@@ -20,14 +20,6 @@ from cotenant.edge.engines import find_driver, processes, programs
 from cotenant.edge.engines.calls import call_json
 from cotenant.edge.engines.checkup import checkup
 from cotenant.errors import EngineError, InputError, UnknownEngineError
-
-STUB = Path(__file__).with_name("stub_engine.py")
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def start_stub(tmp_path: Path, *flags: str) -> EngineProcess:
@@ -118,7 +110,7 @@ def test_the_command_is_built_from_typed_fields(monkeypatch, tmp_path):
     command = find_driver("llama.cpp").command(launch, key="secret")
     assert command.argv == (
         str(server), "-m", "/m/x.gguf", "--alias", "smol; rm -rf /", "--port", "8001", "-ngl", "0", "-c", "2048",
-        "-np", "2", "-fit", "off", "--host", "127.0.0.1", "--metrics", "-lv", "4",
+        "-np", "2", "-fit", "off", "--host", "127.0.0.1", "--metrics", "-lv", "4", "--no-repack",
     )  # fmt: skip
     assert command.environment == {"LLAMA_API_KEY": "secret"}
     with pytest.raises(InputError, match="no program"):

@@ -16,7 +16,7 @@ from cotenant.cli.root import cli
 
 pytest.importorskip("aiohttp")
 
-from tests.edge.gateway_case import MIB, Gateway, plan_document
+from bench.live_case import MIB, Gateway, plan_document
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,9 @@ class LlamaServer(NoSleep, FixedAdapters):
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``llama-server -m FILE ...`` on loopback, with metrics; buffers are printed at verbosity 4."""
         argv = (*words(launch), "--host", "127.0.0.1", "--metrics", "-lv", "4")
+        options = launch.settings.llama_cpp
+        if options is not None and options.n_gpu_layers == 0:
+            argv = (*argv, "--no-repack")  # repacked for the processor, weights would be held twice
         return Command(argv, on_cards(launch, {KEY_VARIABLE: key} if key else {}))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:

@@ -36,7 +36,15 @@ def parser() -> argparse.ArgumentParser:
     add("-ctv", default="f16")
     add("-fa", default="auto", choices=("on", "off", "auto"))
     add("-fit", default="off", choices=("on", "off"))
-    for name in ("--kv-unified", "--swa-full", "--no-kv-offload", "--metrics", "--no-warmup", "--embeddings"):
+    for name in (
+        "--kv-unified",
+        "--swa-full",
+        "--no-kv-offload",
+        "--metrics",
+        "--no-warmup",
+        "--no-repack",
+        "--embeddings",
+    ):
         add(name, action="store_true")
     return found
 
@@ -55,10 +63,12 @@ def parameters(told: argparse.Namespace, x: Any) -> Any:
         "verbosity": told.lv, "cache_ram_mib": told.cache_ram, "kv_unified": told.kv_unified or None,
         "swa_full": told.swa_full, "no_kv_offload": told.no_kv_offload, "endpoint_metrics": told.metrics,
         "warmup": not told.no_warmup, "fit_params": told.fit == "on", "embedding": told.embeddings,
+        "no_extra_bufts": told.no_repack,
     }  # fmt: skip
     for name, value in plain.items():
         if value is not None:
             setattr(params, name, value)
+    params.use_jinja = True  # the model's own chat template, as llama-server's default is
     if told.t is not None:
         params.cpuparams.n_threads = told.t
     params.cache_type_k = getattr(x.ggml_type, f"GGML_TYPE_{told.ctk.upper()}")

@@ -194,12 +194,33 @@ class EngineHands:
                     self._log("engine_failed", engine, reason="its health is silent")
                     self.core.router.failed(self.core.now_ns, place, engine.generation, "its health is silent")
                     self.core.pump()
-                if engine.process is not None:
-                    try:
-                        memory = await asyncio.to_thread(processes.memory, engine.process)
-                    except CotenantError:
-                        continue
-                    self.core.figures.resident.labels(engine.launch.id).set(memory.resident_bytes)
+            await self._weigh()
+
+    async def _weigh(self) -> None:
+        """What engines in host memory really hold; what goes beyond their place in the ledger is not given."""
+        beyond: dict[int, int] = {}
+        for place, engine in enumerate(self.engines):
+            if engine.process is None:
+                continue
+            try:
+                memory = await asyncio.to_thread(processes.memory, engine.process)
+            except CotenantError:
+                continue
+            self.core.figures.resident.labels(engine.launch.id).set(memory.resident_bytes)
+            host = self.core.fleet.hosts[place]
+            if engine.launch.devices or not host.devices:
+                continue
+            excess = memory.resident_bytes - max(self.core.router.floor.ledger.holds(place), host.asleep_bytes)
+            if excess > 0:
+                device = host.devices[0]
+                beyond[device] = beyond.get(device, 0) + excess
+                if excess > host.awake_bytes // 50:
+                    self._log("engine_takes_more_than_planned", engine, excess_bytes=excess)
+        others = self.core.router.floor.ledger.others
+        for device in range(len(self.core.fleet.devices.bytes)):
+            if others[device] != beyond.get(device, 0):
+                self.core.router.measured(self.core.now_ns, device, beyond.get(device, 0))
+                self.core.pump()
 
     # --- helpers ---
 

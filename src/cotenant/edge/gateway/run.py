@@ -59,9 +59,20 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
         )
     journal = Journal(options.state)
     try:
-        return asyncio.run(_serve(fleet, options, journal, ready, local))
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(_serve(fleet, options, journal, ready, local))
     finally:
         journal.close()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop's where it is installed: the same loop for less processor."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
 
 
 async def _serve(

