@@ -119,6 +119,28 @@ def test_exceptions_of_auto_round_and_gptqmodel() -> None:
     assert stored(model, "experts.up_proj", 5) == (Storage(4, group_size=32, scale_bits=16, zero_bits=4),)
 
 
+def test_modules_that_bitsandbytes_skips() -> None:
+    """As Unsloth's dynamic 4-bit names them: unsloth/QwQ-32B-unsloth-bnb-4bit, config.json."""
+    skipped = ["lm_head", "multi_modal_projector", "model.layers.0.self_attn", "model.layers.4.mlp"]
+    model = read(quant_method="bitsandbytes", load_in_4bit=True, llm_int8_skip_modules=skipped)
+    assert model.quantization == "bnb-nf4"
+    assert stored(model, "self_attn.q_proj", 0) == ()
+    assert stored(model, "experts.up_proj", 4) == ()
+    assert bits(stored(model, "self_attn.q_proj", 4)) == pytest.approx(4.127, abs=0.001)
+
+
+def test_amds_quark() -> None:
+    """As amd/GLM-4.7-MXFP4 excludes modules, and as single layers may have a scheme of their own."""
+    model = read(
+        quant_method="quark", exclude=["model.layers.0.self_attn.q_proj"],
+        global_quant_config={"weight": {"dtype": "fp4", "qscheme": "per_group", "group_size": 32}},
+        layer_quant_config={"*self_attn.o_proj": {"weight": {"dtype": "fp8_e4m3"}}},
+    )  # fmt: skip
+    assert stored(model, "self_attn.q_proj", 0) == ()
+    assert stored(model, "self_attn.q_proj", 1) == (Storage(4, group_size=32, scale_bits=8),)
+    assert bits(stored(model, "self_attn.o_proj", 1)) == 8
+
+
 def test_the_bytes_of_a_recipe_by_hand() -> None:
     """Twelve layers; experts 8 x 3 x 32 x 64 at (4 + 8/16) bits and 8 B of scales a matrix, the rest in BF16."""
     model = read(quant_method="compressed-tensors", config_groups={"a": NVFP4}, ignore=["re:.*self_attn.*"])

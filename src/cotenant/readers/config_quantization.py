@@ -155,6 +155,18 @@ def _mxfp4(_section: Mapping[str, Any]) -> str:
     return "mxfp4"
 
 
+def _quark(section: Mapping[str, Any]) -> str:
+    """AMD Quark: by the weight's type; what single layers are stored in is read apart (config_recipe)."""
+    scheme = section.get("global_quant_config")
+    weight = scheme.get("weight") if isinstance(scheme, Mapping) else None
+    if isinstance(weight, list):
+        weight = weight[-1] if weight else None
+    kind = _text(weight.get("dtype")).lower() if isinstance(weight, Mapping) else ""
+    if kind.startswith("fp8"):
+        return "fp8"
+    return {"fp4": "mxfp4", "int4": "w4a16", "uint4": "w4a16", "int8": "int8"}.get(kind, "")
+
+
 def _fbgemm(_section: Mapping[str, Any]) -> str:
     return "fp8"
 
@@ -162,7 +174,6 @@ def _fbgemm(_section: Mapping[str, Any]) -> str:
 _READERS = {
     "fp8": _fp8, "fbgemm_fp8": _fbgemm, "gptq": _gptq, "awq": _awq, "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed, "modelopt": _modelopt, "modelopt_fp4": _modelopt,
-    "modelopt_mixed": _modelopt, "mxfp4": _mxfp4, "gptqmodel": _gptq, "gptq_marlin": _gptq, "awq_marlin": _awq,
-    "auto-round": _gptq,
-    "auto_round": _gptq, "autoround": _gptq, "intel/auto-round": _gptq, "": _modelopt,
+    "quark": _quark, "modelopt_mixed": _modelopt, "mxfp4": _mxfp4, "gptqmodel": _gptq,
+    "gptq_marlin": _gptq, "awq_marlin": _awq, "auto-round": _gptq, "auto_round": _gptq, "autoround": _gptq, "intel/auto-round": _gptq, "": _modelopt,
 }  # fmt: skip

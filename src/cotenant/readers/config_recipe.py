@@ -188,6 +188,9 @@ def _exceptions(section: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]
         part = section.get(key)
         if isinstance(part, Mapping):
             found += [(str(name), how if isinstance(how, Mapping) else {}) for name, how in part.items()]
+    layers = section.get("layer_quant_config")  # Quark's
+    if isinstance(layers, Mapping):
+        found += [(str(name), {"global_quant_config": how}) for name, how in layers.items()]
     return found
 
 

@@ -12,6 +12,9 @@ _MXFP4 = Storage(4, group_size=32, scale_bits=8)
 _MXFP8 = Storage(8, group_size=32, scale_bits=8)
 _FP8 = Storage(8, group_size=0, scale_bits=16)
 _FP8_BLOCK = Storage(8, scale_bits=32, block=(128, 128))
+# bitsandbytes: blocks of 64 with a scale in fp32, which double quantisation keeps in 8 bits, 256 of them together.
+_NF4, _NF4_DOUBLE = Storage(4, group_size=64, scale_bits=32), Storage(4.126953125, tensor_bits=8736)
+_LLM_INT8 = Storage(8, group_size=0, scale_bits=32)
 _ALGORITHMS = {
     "NVFP4": _NVFP4, "NVFP4_AWQ": _NVFP4, "W4A16_NVFP4": _NVFP4, "NVFP4_SVDQUANT": _NVFP4,
     "W4A8_NVFP4_FP8": _NVFP4, "FP8": _FP8, "FP8_PER_CHANNEL_PER_TOKEN": _FP8, "FP8_PB_WO": _FP8_BLOCK,
@@ -65,7 +68,35 @@ def plain_storage(section: Mapping[str, Any], config: Mapping[str, Any]) -> Stor
         return _grouped(section, inputs=32 if section.get("desc_act") else 0)
     if method in ("awq", "awq_marlin"):
         return _grouped(section)
+    if method == "bitsandbytes":
+        return _bitsandbytes(section)
+    if method == "quark":
+        return quark_storage(section.get("global_quant_config"))
     return None
+
+
+def _bitsandbytes(section: Mapping[str, Any]) -> Storage | None:
+    if section.get("load_in_8bit"):
+        return _LLM_INT8
+    if not section.get("load_in_4bit"):
+        return None
+    return _NF4_DOUBLE if section.get("bnb_4bit_use_double_quant", True) else _NF4
+
+
+def quark_storage(config: object) -> Storage | None:
+    """AMD Quark's scheme of a layer: its weight's dtype, scheme and group size."""
+    weight = config.get("weight") if isinstance(config, Mapping) else None
+    if isinstance(weight, list):  # more than one step of quantisation: the last is what is stored
+        weight = weight[-1] if weight else None
+    if not isinstance(weight, Mapping):
+        return None
+    kind, size = str(weight.get("dtype") or "").lower(), _whole(weight.get("group_size"))
+    if kind.startswith("fp8"):
+        return _MXFP8 if size == 32 else _FP8
+    if kind == "fp4":
+        return _MXFP4 if size in (0, 32) else _NVFP4
+    bits = {"int4": 4, "uint4": 4, "int8": 8, "uint8": 8}.get(kind)
+    return None if bits is None else Storage(bits, group_size=max(size, 0), scale_bits=16)
 
 
 def _grouped(section: Mapping[str, Any], inputs: int = 0) -> Storage | None:
