@@ -18,6 +18,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from bench import aegaeon
 from bench.table import CannotRunError, Row, arguments, measured, show
 
 MODEL, GPU = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
@@ -45,8 +46,8 @@ def rows(folders: Mapping[str, Path | None]) -> list[Row]:
         measured("large_run_gib", "GiB", "<= 2", lambda: large_run_gib(folders["shared"])),
         measured("fast_equals_plain", "share", ">= 1", fast_equals_plain),
         measured("distserve_percentiles", "%", "<= 2", lambda: distserve(folders["distserve"])),
-        _not("aegaeon_at_60", "share", ">= 0.975", "prefill and decode groups are not built"),
-        _not("aegaeon_curve", "share", ">= 1", "prefill and decode groups are not built"),
+        measured("aegaeon_at_60", "share", ">= 0.975", lambda: aegaeon.at_sixty(folders["aegaeon"])),
+        measured("aegaeon_curve", "x", ">= 1", lambda: aegaeon.curve(folders["aegaeon"])),
         measured("sleep_blog", "x", "<= 1.5", sleep_blog),
         measured("runai_pair", "x", "", runai_pair),
         measured("compile_s", "s", "<= 10", compile_s),

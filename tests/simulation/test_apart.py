@@ -17,7 +17,7 @@ SPLIT = Split(1, 1, 100, 1000, prefill=(10 * UNIT, UNIT, 0), decode=(2 * UNIT, 0
 
 
 def test_by_hand() -> None:
-    """A prompt of 5 takes 10 + 5; two decode steps of 2 + 1 follow. The second prompt waits for the first batch."""
+    """A prompt of 5 takes 10 + 5; two decode steps of 2 + 1 follow. The second prompt waits for the first."""
     found = simulate(Requests.of([0, 3], [5, 5], [3, 1]), SPLIT)
     assert found.first_token_ns.tolist() == [15, 30]
     assert found.finish_ns.tolist() == [15 + 3 + 3, 30]
