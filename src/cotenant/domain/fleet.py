@@ -70,4 +70,5 @@ class Fleet:
     kv_overflow: float
     objective: tuple[str, ...]
     input_hash: str = ""
+    spare: str = "none"  # "gpu", "node": what may fail without a model going without
     source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)

@@ -108,6 +108,7 @@ class GpuPlan:
     shares: tuple[GpuShare, ...]
     price_per_hour: float | None
     sleepers: tuple[Sleeper, ...] = ()
+    spare: bool = False  # empty on purpose
 
     @property
     def headroom_bytes(self) -> int:

@@ -78,7 +78,7 @@ def assemble(
                     shares[card].append(share)
     gpus = tuple(
         _gpu(fleet, problem.cards[card], tuple(shares[card]), tuple(sleepers[card]), nodes)
-        for card in sorted(shares)
+        for card in sorted({*shares, *placement.spare})
     )
     return tuple(replicas), gpus
 
@@ -116,7 +116,7 @@ def _earlier(
 
 def _nodes(problem: Problem, placement: Placement) -> Mapping[int, int]:
     """Numbers for the nodes in use: the pool's keep theirs, hired ones follow without gaps."""
-    used = {card for assignment in placement.assignments for card in assignment.each_card()}
+    used = {card for assignment in placement.assignments for card in assignment.each_card()} | {*placement.spare}
     owned = {card.node for card in problem.cards if card.pool_index is not None}
     hired = sorted({problem.cards[card].node for card in used} - owned)
     first = max(owned, default=-1) + 1
@@ -205,4 +205,5 @@ def _gpu(
         shares=shares,
         price_per_hour=card.price_per_hour,
         sleepers=sleepers,
+        spare=not shares and not sleepers,
     )

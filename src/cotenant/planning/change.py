@@ -53,6 +53,10 @@ def stay_near(solved: Solved, old: Plan, *, progress: Progress = lambda _: None)
         raise UnsupportedError(
             "a change of plans in which models take turns is not planned yet", hint="plan afresh, without --from"
         )
+    if solved.placement.spare or solved.fleet.spare != "none":
+        raise UnsupportedError(
+            "a change of plans that keep a spare is not planned yet", hint="plan without --from"
+        )
     where, nodes = _where(solved.fleet, solved.problem, old)
     if not solved.feasible:
         return Near(solved, nodes)

@@ -36,6 +36,7 @@ def find_faults(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[st
     yield from _headroom(plan, fleet)
     yield from _loading(plan)
     yield from _turns(plan, fleet)
+    yield from _spare(plan, fleet)
     yield from _wishes(plan, fleet)
     yield from _money(plan, fleet)
 
@@ -71,6 +72,8 @@ def _devices(plan: Plan, fleet: Fleet) -> Iterator[str]:
             yield f"{replica.id} crosses nodes"
         for device in replica.devices:
             used[device.offer].add(device)
+    for gpu in plan.gpus:
+        used[gpu.device.offer].add(gpu.device)
     if len({gpu.device for gpu in plan.gpus}) != len(plan.gpus):
         yield "a card is listed twice"
     for number, devices in used.items():
@@ -192,6 +195,21 @@ def _asleep(plan: Plan, gpu: GpuPlan, turns: Turns, replica: str) -> int:
     )
 
 
+def _spare(plan: Plan, fleet: Fleet) -> Iterator[str]:
+    """Empty cards in one node for each type in use: what stood on any one card, or node, can start again there."""
+    for gpu in plan.gpus:
+        if gpu.spare and (gpu.shares or gpu.sleepers):
+            yield f"{_name(gpu)}: spare, and in use"
+    if fleet.spare == "none" or not plan.feasible:
+        return
+    for number in {gpu.device.offer for gpu in plan.gpus if not gpu.spare}:
+        sizes = [len(replica.devices) for replica in plan.replicas if replica.devices[0].offer == number]
+        needed = fleet.gpus[number].node_size if fleet.spare == "node" else max(sizes, default=1)
+        empty = Counter(gpu.device.node for gpu in plan.gpus if gpu.spare and gpu.device.offer == number)
+        if max(empty.values(), default=0) < needed:
+            yield f"{fleet.gpus[number].gpu.name}: {needed} spare cards in one node are asked for"
+
+
 def _turns(plan: Plan, fleet: Fleet) -> Iterator[str]:
     """Who takes turns may, on the same cards, and the host holds what sleeps in it."""
     requests = {request.name: request for request in fleet.models}
@@ -266,7 +284,7 @@ def _pins(plan: Plan, fleet: Fleet) -> Iterator[str]:
 
 
 def _money(plan: Plan, fleet: Fleet) -> Iterator[str]:
-    prices = [fleet.gpus[gpu.device.offer].price_per_hour for gpu in plan.gpus if gpu.shares]
+    prices = [fleet.gpus[gpu.device.offer].price_per_hour for gpu in plan.gpus if gpu.shares or gpu.spare]
     priced = any(offer.price_per_hour is not None for offer in fleet.gpus)
     cost = sum(price or 0.0 for price in prices) if priced else None
     if (cost is None) != (plan.cost_per_hour is None):

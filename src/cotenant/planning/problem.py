@@ -136,6 +136,7 @@ class Placement:
     gap: float | None
     proven: bool
     least_headroom: float = 0.0  # the smallest share of a used card that stays free
+    spare: tuple[int, ...] = ()  # cards that stay empty for what fails; their cost is part of the objective
     turns: tuple[Turns, ...] = ()  # models that share their cards by sleeping; the others' claims add up
 
     @property

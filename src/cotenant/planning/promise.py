@@ -24,7 +24,7 @@ from cotenant.domain.replay import Replay
 from cotenant.planning.candidates import Ways, all_ways, undominated, ways_of
 from cotenant.planning.problem import Candidate
 from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes, keeps_slo
-from cotenant.planning.sleeping import solve_fleet, with_turns
+from cotenant.planning.sleeping import refined, solve_fleet
 from cotenant.planning.solve import plan_solved, written
 from cotenant.planning.solved import Progress, Solved, forced_of, solve_ways
 from cotenant.units import format_percent
@@ -107,7 +107,7 @@ def _solved_with(fleet: Fleet, first: Solved, margins: Mapping[int, float]) -> S
         _tightened(fleet, number, margins[number]) if number in margins else _patient(each)
         for number, each in enumerate(first.ways)
     )
-    solved = with_turns(solve_ways(fleet, ways, nearest=False, strictly=True), strictly=True)
+    solved = refined(solve_ways(fleet, ways, nearest=False, strictly=True), strictly=True)
     return replace(solved, calm=first.calm) if solved.feasible else None
 
 

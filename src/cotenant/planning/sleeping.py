@@ -21,6 +21,7 @@ from cotenant.domain.plan import Turns
 from cotenant.planning.candidates import Ways, undominated
 from cotenant.planning.problem import Assignment, Candidate, Placement
 from cotenant.planning.solved import Progress, Solved, problem_of, solve, solve_ways
+from cotenant.planning.spare import keep_spare
 from cotenant.planning.turns import asleep_bytes, judge, modes_of
 
 MOST_SLEEPERS = 6  # whose every deal into groups is looked at
@@ -42,8 +43,18 @@ class _Deal:
 
 
 def solve_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
-    """The placement of a fleet, with turns where they are allowed and cost less."""
-    return with_turns(solve(fleet, progress=progress), progress=progress)
+    """The placement of a fleet: with a spare where it asks for one, else with turns where they cost less."""
+    return refined(solve(fleet, progress=progress), progress=progress)
+
+
+def refined(solved: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:
+    """A placement of everybody awake on all cards, made to keep a spare or to take turns."""
+    if solved.fleet.spare == "none":
+        return with_turns(solved, strictly=strictly, progress=progress)
+    if not solved.feasible:
+        return solved
+    spared = keep_spare(solved, strictly=strictly, progress=progress)
+    return spared or replace(solved, feasible=False, lacks_spare=True)
 
 
 def with_turns(awake: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:

@@ -18,6 +18,8 @@ from cotenant.planning.warnings import warnings_of
 from cotenant.planning.why import Forced, reasons_of
 from cotenant.planning.wishes import shadow_prices, smallest_sets
 
+SPARE = "spare"  # stands in a shortfall where a model's name would
+
 
 def plan_fleet(fleet: Fleet, *, priced: bool = False, progress: Progress = lambda _: None) -> Plan:
     """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls."""
@@ -31,6 +33,11 @@ def plan_solved(solved: Solved, *, priced: bool = False, progress: Progress = la
     With `priced`, what each wish costs as well: a plan for each.
     """
     progress("writing down the reasons")
+    if solved.lacks_spare:
+        short = Shortfall(
+            SPARE, 0, f"no {solved.fleet.spare} of each type in use can stay empty", ("spare: none",)
+        )
+        return written(solved, (short,))
     if solved.feasible:
         plan = written(solved, forced=forced_of(solved))
         return replace(plan, relaxations=shadow_prices(solved, progress=progress)) if priced else plan

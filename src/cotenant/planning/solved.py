@@ -29,6 +29,7 @@ class Solved:
     placement: Placement
     calm: Placement | None
     feasible: bool
+    lacks_spare: bool = False  # all have a place, but no card is left for what fails
 
 
 def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
@@ -81,8 +82,8 @@ def is_feasible(fleet: Fleet) -> bool:
     return all(problem.candidates) and place_exactly(problem) is not None
 
 
-def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
-    """Candidates, cards and wishes; the shop cut to what the greedy plan's cost buys."""
+def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]], *, bought_within: bool = True) -> Problem:
+    """Candidates, cards and wishes; the shop cut to what the greedy plan's cost buys (unless told not to)."""
     candidates = tuple(map(tuple, ways))
     index = {request.name: number for number, request in enumerate(fleet.models)}
     problem = Problem(
@@ -104,6 +105,8 @@ def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
         objective=fleet.objective,
         priorities=tuple(request.priority for request in fleet.models),
     )
+    if not bought_within:
+        return problem
     greedy = place_greedily(problem)
     if not problem.priced or len(greedy.placed) < len(fleet.models):
         return problem
@@ -112,8 +115,8 @@ def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]]) -> Problem:
 
 def forced_of(solved: Solved) -> Callable[[Candidate], Placement | None] | None:
     """What the plan would be, were one model served in another way; None where not all models have a
-    place, or some take turns."""
-    if not solved.feasible or solved.placement.turns:
+    place, some take turns, or a spare is kept."""
+    if not solved.feasible or solved.placement.turns or solved.placement.spare:
         return None
 
     def forced(other: Candidate) -> Placement | None:

@@ -112,6 +112,8 @@ def _price_of_peace(solved: Solved) -> str:
     """What a placement would take in which every SLO holds at every peak."""
     if not solved.feasible:
         return "the nearest plan does not hold it"
+    if solved.placement.spare:
+        return "the spare that is kept stays empty all the same"
     if solved.calm is None:
         return "no placement on these cards holds it with all peaks at once"
     more = solved.calm.objective_value - solved.placement.objective_value

@@ -10,7 +10,7 @@ from cotenant.domain.what_if import Sweep, WhatIfPoint
 from cotenant.domain.workload import Slo, Trace, Traffic
 from cotenant.errors import InputError
 from cotenant.planning.candidates import all_ways
-from cotenant.planning.sleeping import with_turns
+from cotenant.planning.sleeping import refined
 from cotenant.planning.solved import solve_ways
 
 PARAMETERS = ("traffic", "slo", "price")
@@ -105,7 +105,7 @@ def _busier(traffic: Traffic, factor: float) -> Traffic:
 def point(fleet: Fleet, sweep: Sweep, factor: float) -> WhatIfPoint:
     """The plan of the fleet at one factor."""
     asked = changed(fleet, sweep, factor)
-    solved = with_turns(solve_ways(asked, all_ways(asked), nearest=False))
+    solved = refined(solve_ways(asked, all_ways(asked), nearest=False))
     if not solved.feasible:
         return WhatIfPoint(factor, False, None, None, None, {})
     placement, problem = solved.placement, solved.problem

@@ -20,7 +20,7 @@ from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.relaxation import Relaxation
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.problem import Card
-from cotenant.planning.sleeping import with_turns
+from cotenant.planning.sleeping import refined
 from cotenant.planning.solved import Progress, Solved, solve_ways
 from cotenant.units import GIB, format_percent
 
@@ -45,6 +45,8 @@ def wishes_of(fleet: Fleet) -> tuple[Wish, ...]:
     if fleet.headroom > 0:
         words = f"the headroom of {format_percent(fleet.headroom)}"
         found.append(Wish(words, lambda one: replace(one, headroom=0.0)))
+    if fleet.spare != "none":
+        found.append(Wish(f"a spare {fleet.spare}", lambda one: replace(one, spare="none")))
     for number, offer in enumerate(fleet.gpus):
         if offer.used_bytes:
             found.append(Wish(f"what others hold of {offer.gpu.name}", _on_offer(number, used_bytes=0)))
@@ -121,7 +123,7 @@ def _used(solved: Solved) -> set[int]:
 
 
 def _planned(fleet: Fleet) -> Solved | None:
-    solved = with_turns(solve_ways(fleet, all_ways(fleet), nearest=False))
+    solved = refined(solve_ways(fleet, all_ways(fleet), nearest=False))
     return solved if solved.feasible else None
 
 

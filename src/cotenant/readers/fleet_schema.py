@@ -130,12 +130,52 @@ class GpuEntry(Entry):
     mig: bool = False
 
 
+def _histogram(value: object) -> tuple[tuple[int, float], ...]:
+    """Pairs of a length and its weight."""
+    if isinstance(value, list) and 0 < len(value) <= 10_000 and all(_is_bar(bar) for bar in value):
+        if sum(weight for _, weight in value) > 0:
+            return tuple((length, float(weight)) for length, weight in value)
+        raise refusal("the weights add up to nothing", "[[100, 5], [500, 20], [2000, 3]]")
+    raise refusal("must be a list of lengths and weights", "[[100, 5], [500, 20], [2000, 3]]")
+
+
+def _is_bar(bar: object) -> bool:
+    if not (isinstance(bar, list) and len(bar) == 2):
+        return False
+    length, weight = bar
+    numbers = type(length) is int and type(weight) in (int, float)
+    return numbers and 1 <= length <= 2**31 and 0 <= weight <= 1e15
+
+
+_HISTOGRAM_SCHEMA = {
+    "type": "array",
+    "minItems": 1,
+    "maxItems": 10_000,
+    "description": "pairs of a length in tokens and its weight",
+    "items": {
+        "type": "array",
+        "prefixItems": [{"type": "integer", "minimum": 1}, {"type": "number", "minimum": 0}],
+        "minItems": 2,
+        "maxItems": 2,
+    },
+}
+
+
+class GapsEntry(Entry):
+    """Requests in bursts (`gamma`: deviation of gaps over their mean) or in spells (`on`, `off`: mean seconds)."""
+
+    gamma: Annotated[float, Field(ge=0.05, le=50)] | None = None
+    on: Seconds | None = None
+    off: Seconds | None = None
+
+
 class LengthsEntry(Entry):
-    """Token lengths by percentile."""
+    """Token lengths by percentile, or as a histogram."""
 
     p50: Tokens | None = None
     p95: Tokens | None = None
     max: Tokens | None = None
+    histogram: Annotated[Any, PlainValidator(_histogram), WithJsonSchema(_HISTOGRAM_SCHEMA)] = None
 
 
 class TrafficEntry(Entry):
@@ -160,6 +200,7 @@ class TrafficEntry(Entry):
         None
     )
     timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,60}$")] = "UTC"
+    arrivals: Literal["poisson"] | GapsEntry = "poisson"
 
 
 class SloEntry(Entry):
@@ -234,6 +275,7 @@ class FleetFile(Entry):
         "headroom",
         "quality",
     ]
+    spare: Literal["none", "gpu", "node"] = "none"
     gpus: Annotated[list[GpuEntry], Field(min_length=1)]
     models: Annotated[list[ModelEntry], Field(min_length=1)]
 

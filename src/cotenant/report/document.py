@@ -249,6 +249,7 @@ def _gpu(gpu: GpuPlan, plan: Plan) -> Document:
         "headroom_bytes": gpu.headroom_bytes,
         "load_peak_bytes": _load_peak(gpu, plan),
         "replicas": [_share(share) for share in gpu.shares],
+        "spare": gpu.spare,
         "sleepers": [_sleeper(one) for one in gpu.sleepers],
     }
 

@@ -26,8 +26,12 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
     owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
     _print_indented(_headline(plan), "bold", console, indent=0)
     for gpu in plan.gpus:
-        console.print()
-        _print_gpu(gpu, owners, console)
+        if not gpu.spare:
+            console.print()
+            _print_gpu(gpu, owners, console)
+    for gpu in plan.gpus:
+        if gpu.spare:
+            console.print(f"{_title(gpu)}, kept empty for what fails", style="dim")
     if plan.gpus:
         console.print(legend(max(gpu.capacity_bytes for gpu in plan.gpus) // _width(console)), style="dim")
     if plan.replicas:
@@ -93,10 +97,14 @@ def _width(console: Console) -> int:
     return max(20, console.width - 2)
 
 
-def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
-    title = f"{gpu.device.type}  node {gpu.device.node}, card {gpu.device.index}"
+def _title(gpu: GpuPlan) -> str:
     price = f", {format_price(gpu.price_per_hour)}" if gpu.price_per_hour is not None else ""
-    console.print(f"{title}  {format_gib(gpu.capacity_bytes)}{price}", style="bold")
+    where = f"{gpu.device.type}  node {gpu.device.node}, card {gpu.device.index}"
+    return f"{where}  {format_gib(gpu.capacity_bytes)}{price}"
+
+
+def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
+    console.print(_title(gpu), style="bold")
     segments, names = [], []
     if gpu.used_bytes:
         segments.append(Segment(-1, "used", gpu.used_bytes))
