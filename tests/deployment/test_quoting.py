@@ -183,8 +183,9 @@ def test_modelfile(checkpoint: str) -> None:
     assert modelfile_values(text)["FROM"] in (checkpoint, f"hf.co/{checkpoint}")
 
 
-@pytest.mark.parametrize("plan", [trio(), hostile("vllm", "a'b\"$(x)`y`", "z;rm -rf /")], ids=["trio", "hostile"])
-def test_scripts_parse(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plain", [True, False])
+def test_scripts_parse(plain: bool, tmp_path: Path) -> None:
+    plan = trio() if plain else hostile("vllm", "a'b\"$(x)`y` %i", "z;rm -rf $HOME/x")
     if not shutil.which("bash"):
         pytest.skip("no bash here")
     for name, text in texts(plan, "commands").items():
@@ -194,10 +195,9 @@ def test_scripts_parse(plan: Plan, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    "plan", [trio(), hostile("vllm", "a'b\"$(x)`y` %i", "z;rm -rf /")], ids=["trio", "hostile"]
-)
-def test_units_verify(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plain", [True, False])
+def test_units_verify(plain: bool, tmp_path: Path) -> None:
+    plan = trio() if plain else hostile("vllm", "a'b\"$(x)`y` %i", "z;rm -rf $HOME/x")
     tool = shutil.which("systemd-analyze")
     if not tool:
         pytest.skip("no systemd-analyze here")
@@ -260,10 +260,9 @@ def test_two_servers_of_tgi_on_one_machine_meet_on_no_socket() -> None:
         assert len(set(values)) == len(values)
 
 
-@pytest.mark.parametrize(
-    "plan", [trio(), hostile("vllm", "a'b\"$(x)`y`", "z;rm -rf $HOME/x")], ids=["trio", "hostile"]
-)
-def test_compose_reads_it(plan: Plan, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plain", [True, False])
+def test_compose_reads_it(plain: bool, tmp_path: Path) -> None:
+    plan = trio() if plain else hostile("vllm", "a'b\"$(x)`y` %i", "z;rm -rf $HOME/x")
     docker = shutil.which("docker")
     if not docker or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
         pytest.skip("no docker compose here")
