@@ -172,8 +172,8 @@ def _fbgemm(_section: Mapping[str, Any]) -> str:
 
 
 _READERS = {
-    "fp8": _fp8, "fbgemm_fp8": _fbgemm, "gptq": _gptq, "awq": _awq, "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed, "modelopt": _modelopt, "modelopt_fp4": _modelopt,
-    "quark": _quark, "modelopt_mixed": _modelopt, "mxfp4": _mxfp4, "gptqmodel": _gptq,
-    "gptq_marlin": _gptq, "awq_marlin": _awq, "auto-round": _gptq, "auto_round": _gptq, "autoround": _gptq, "intel/auto-round": _gptq, "": _modelopt,
+    "fp8": _fp8, "fbgemm_fp8": _fbgemm, "bitsandbytes": _bitsandbytes, "mxfp4": _mxfp4, "quark": _quark,
+    "compressed-tensors": _compressed, "modelopt": _modelopt, "modelopt_fp4": _modelopt, "": _modelopt,
+    "modelopt_mixed": _modelopt, "gptq": _gptq, "gptqmodel": _gptq, "gptq_marlin": _gptq, "auto-round": _gptq,
+    "auto_round": _gptq, "autoround": _gptq, "intel/auto-round": _gptq, "awq": _awq, "awq_marlin": _awq,
 }  # fmt: skip
