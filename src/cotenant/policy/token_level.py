@@ -18,8 +18,8 @@ def group_to_join(models: Ints, tokens: Ints, groups: int, model: int, wanted: i
 def turn_seconds(steps_s: Sequence[float], switches_s: float, target_s: float, longest_s: float) -> list[float]:
     """How long each batch decodes in its turn of a round, so that all fall behind their target equally little.
 
-    With n = target / step, what a batch gains on its readers while it decodes, a round of turns q costs each reader
-    sum(q) + `switches_s` seconds and gives n q / target tokens; alpha = max(switches / (min n x longest) +
+    With n = target / step, what a batch gains on its readers while it decodes, a round of turns q costs each
+    reader sum(q) + `switches_s` seconds and gives n q / target tokens; alpha = max(switches / (min n x longest) +
     sum 1/n, 1/2) is what is lacking, and q = switches / (n (alpha - sum 1/n)).
     """
     ahead = [target_s / step for step in steps_s]

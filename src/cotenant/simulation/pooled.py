@@ -2,7 +2,7 @@
 
 Requests of one model that wait to be read form groups, read one at a time, a group on one card. A request that
 was read joins a batch of its model on a decoding card. A decoding card goes round its batches: each decodes for a
-turn, then its cache makes way. Weights of the next model are fetched while the present one works, so a switch takes
+turn, then its cache makes way. Weights of the next model are fetched while the present one works: a switch takes
 what that has not covered. With `urgent`, turns are not fixed: the batch whose next token is due first decodes,
 until another one would be late (ours); a token that is late already waits behind those that can still be on time.
 """
