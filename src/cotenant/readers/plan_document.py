@@ -148,6 +148,7 @@ def _replica(entry: ReplicaEntry, settings: EngineSettings) -> ReplicaPlan:
         runner_up=entry.runner_up,
         kv_needed_bytes=entry.kv_needed_bytes,
         kv_worst_case_bytes=entry.kv_worst_case_bytes,
+        beside_bytes=entry.beside_bytes,
         ttft_s=_three(entry.ttft_s),
         tpot_s=_three(entry.tpot_s),
         quantization_flag=entry.quantization_flag,

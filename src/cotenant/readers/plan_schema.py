@@ -74,6 +74,7 @@ class ReplicaEntry(BaseModel):
     max_lora_rank: Annotated[int, Field(ge=1)] | None = None
     kv_needed_bytes: Bytes = 0
     kv_worst_case_bytes: Bytes = 0
+    beside_bytes: Bytes = 0
     ttft_s: Seconds | None = None
     tpot_s: Seconds | None = None
     why: str = ""
