@@ -300,6 +300,36 @@ def test_a_gateway_that_was_killed_adopts_its_engines_and_stops_its_orphans(own)
     assert one.chat("alpha")[0] == 200
 
 
+def test_a_reload_keeps_engines_that_stay_the_same_and_loses_nobody(own):
+    models = {"alpha": 100 * MIB, "beta": 100 * MIB}
+    one = own(document=plan_document(models, 300 * MIB))
+    for model in models:
+        one.wait_for(model, "ready")
+    before = sorted(one.engines())
+    (one.folder / "plan.json").write_text("{}")
+    one.process.send_signal(signal.SIGHUP)
+    end = time.monotonic() + 10
+    while '"reload_refused"' not in one.logged() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert one.chat("beta")[0] == 200
+    document = dict(one.document, replicas=one.document["replicas"][:1], gpus=[dict(one.document["gpus"][0])])
+    document["gpus"][0]["replicas"] = document["gpus"][0]["replicas"][:1]
+    (one.folder / "plan.json").write_text(json.dumps(document))
+    one.stub("alpha", token_s=0.05)
+    stream = one.stream("alpha", max_tokens=20)
+    stream.readline()
+    one.process.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    status = one.chat("alpha", max_tokens=1)[0]  # waits in the socket's queue, or for the next gateway
+    assert stream.read().rstrip().endswith(b"[DONE]")
+    assert status == 200
+    assert [model["id"] for model in one.ask("/v1/models")[2]["data"]] == ["alpha"]
+    (after,) = one.engines()
+    assert after in before
+    assert one.logged().count('"engine_adopted"') == 1
+    assert one.logged().count('"orphan_stopped"') == 1
+
+
 def test_keys(own, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("alice alice-secret-key priority=3\nbob bob-secret-key # a comment\n")

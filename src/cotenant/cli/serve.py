@@ -69,7 +69,7 @@ def command(plan: str, dry_run: bool, as_json: bool, binaries: tuple[str, ...], 
     if dry_run:
         _show(fleet, as_json=as_json)
         return 0
-    run, options = _gateway(told)
+    run, options = _gateway(told, lambda: _fleet(plan, told))
 
     def ready(url: str) -> None:
         if as_json:
@@ -80,7 +80,7 @@ def command(plan: str, dry_run: bool, as_json: bool, binaries: tuple[str, ...], 
     return run(fleet, options, ready=ready)
 
 
-def _gateway(told: dict[str, object]) -> tuple[Callable[..., int], Options]:
+def _gateway(told: dict[str, object], check: Callable[[], object]) -> tuple[Callable[..., int], Options]:
     """(run, options). aiohttp is loaded only now."""
     from cotenant.errors import InputError
 
@@ -88,10 +88,10 @@ def _gateway(told: dict[str, object]) -> tuple[Callable[..., int], Options]:
         from cotenant.edge.gateway.run import run
     except ImportError as error:
         raise InputError(f"serving needs {error.name}", hint="pip install 'cotenant[serve]'") from None
-    return run, _options(told)
+    return run, _options(told, check)
 
 
-def _options(told: dict[str, object]) -> Options:
+def _options(told: dict[str, object], check: Callable[[], object]) -> Options:
     from cotenant.edge.gateway.keys import read_keys
     from cotenant.edge.gateway.routes import Limits
     from cotenant.edge.gateway.run import Options
@@ -111,6 +111,7 @@ def _options(told: dict[str, object]) -> Options:
         anonymous=bool(told["allow_anonymous"]),
         prestart=not told["no_prestart"],
         quiet=bool(told["quiet"]),
+        check=check,
         limits=Limits(body_bytes=parse_bytes(told["max_body"])),
         settings=Settings(
             patience_ns=span("patience"),

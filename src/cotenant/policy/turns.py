@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cotenant.policy.kinds import Ints
 
 
@@ -47,6 +49,11 @@ def may_displace(busy: bool, priority: int, own_priority: int) -> bool:
 def patience_for(patience: int, priority: int, own_priority: int) -> int:
     """How long a request waits before a busy model makes room: not at all where it is of higher priority."""
     return 0 if priority > own_priority else patience
+
+
+def is_expected(weights: Sequence[float], hour: int) -> bool:
+    """Whether traffic of that hour is above the day's mean: then a model is worth waking before it comes."""
+    return weights[hour % len(weights)] * len(weights) > sum(weights)
 
 
 def fairest(served: Ints, arrivals: Ints, clients: int) -> int:

@@ -37,6 +37,16 @@ class Fleet:
     devices: Devices
     names: Mapping[str, str]
     sleep_levels: tuple[int, ...]
+    hours: tuple[Hours, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """When a model's traffic comes: 24 weights from midnight in `timezone`."""
+
+    model: str
+    weights: tuple[float, ...]
+    timezone: str
 
 
 def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping[str, str] | None = None) -> Fleet:
@@ -74,7 +84,10 @@ def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping
         tuple(f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}" for gpu in plan.gpus),
         tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
     )
-    return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels))
+    hours = tuple(
+        Hours(one.name, one.traffic.by_hour, one.traffic.timezone) for one in requests if one.traffic.by_hour
+    )
+    return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels), hours)
 
 
 def launch_of(replica: ReplicaPlan, url: str = "") -> Launch:

@@ -36,6 +36,7 @@ class Router:
         self.supervisor = Supervisor(self.floor)
         self.residency = Residency(self.floor, self.supervisor)
         self._deadlines: list[tuple[int, int]] = []
+        self._stops_engines = True
 
     # --- what may be asked ---
 
@@ -61,13 +62,12 @@ class Router:
 
     @property
     def drained(self) -> bool:
-        """After `drain`: whether every request has ended and every engine of ours is stopped."""
+        """After `drain`: whether every request has ended, and every engine of ours is stopped that is to be."""
         floor = self.floor
-        return (
-            floor.draining_ns is not None
-            and not floor.requests
-            and all(one.state is State.STOPPED for one in floor.replicas if one.host.ours)
-        )
+        if floor.draining_ns is None or floor.requests:
+            return False
+        ours = (one for one in floor.replicas if one.host.ours)
+        return not self._stops_engines or all(one.state is State.STOPPED for one in ours)
 
     # --- requests ---
 
@@ -220,9 +220,11 @@ class Router:
                 self._refuse(found, 503, "shutting_down", "the gateway is shutting down")
         self._settle(None)
 
-    def drain(self, now_ns: int) -> None:
-        """Take nothing new, let what is here end (for `drain_ns` at most), then stop all engines of ours."""
+    def drain(self, now_ns: int, *, stop_engines: bool = True) -> None:
+        """Take nothing new, let what is here end (for `drain_ns` at most), then stop all engines of ours, unless
+        they are to be taken over."""
         floor = self._at(now_ns)
+        self._stops_engines = stop_engines
         if floor.draining_ns is None:
             floor.draining_ns = floor.now_ns + floor.settings.drain_ns
         self._settle(None)
@@ -247,7 +249,7 @@ class Router:
             if one.waiting.count:
                 self._serve(one)
         self.residency.decide()
-        if floor.draining_ns is not None and not floor.requests:
+        if floor.draining_ns is not None and not floor.requests and self._stops_engines:
             self._stop_all()
 
     def _serve(self, model: Model) -> None:

@@ -201,3 +201,6 @@ def _reap(pid: int) -> None:
         child = _CHILDREN.get(pid)
     if child is not None:
         child.poll()
+        return
+    with suppress(OSError):  # a child of the gateway that was in this process before a reload
+        os.waitpid(pid, os.WNOHANG)

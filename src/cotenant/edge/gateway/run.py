@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+import socket
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
@@ -23,11 +28,13 @@ from cotenant.edge.gateway.keys import Keys
 from cotenant.edge.gateway.log import Log, http_logger
 from cotenant.edge.gateway.relay import Relay
 from cotenant.edge.gateway.routes import Limits, Routes
-from cotenant.errors import CheckError, InputError
+from cotenant.errors import CheckError, CotenantError, InputError
+from cotenant.policy.turns import is_expected
 from cotenant.serving.from_plan import Fleet
 from cotenant.serving.replica import State
 from cotenant.serving.settings import Settings
 
+_KEPT = "COTENANT_LISTENS_ON"  # the socket's number, from a gateway to the one that follows it in its process
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -44,6 +51,7 @@ class Options:
     quiet: bool = False
     limits: Limits = field(default_factory=Limits)
     settings: Settings = field(default_factory=Settings)
+    check: Callable[[], object] = lambda: None  # reads the plan anew before a reload; raises where it is unsound
 
 
 def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda url: None) -> int:
@@ -60,9 +68,13 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
     journal = Journal(options.state)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(fleet, options, journal, ready, local))
+            kept = runner.run(_serve(fleet, options, journal, ready, local))
     finally:
         journal.close()
+    if kept is not None:
+        os.environ[_KEPT] = str(kept)
+        os.execv(sys.executable, [sys.executable, "-m", "cotenant", *sys.argv[1:]])
+    return 0
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -77,7 +89,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(
     fleet: Fleet, options: Options, journal: Journal, ready: Callable[[str], None], local: bool
-) -> int:
+) -> int | None:
+    """Until the end; the listening socket where it is a reload."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(max_workers=16, thread_name_prefix="engine"))
     log = Log(quiet=options.quiet)
@@ -94,15 +107,17 @@ async def _serve(
     server.request_factory = _with_limit(server, options.limits.body_bytes)
     adopt(core, hands, journal)
     try:
-        listening = await loop.create_server(server, options.host, options.port, backlog=1024)
+        listening = await _listen(server, options)
     except OSError as error:
         await relay.close()
         reason = error.strerror or str(error)
         raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}", hint="--port N") from None
     hands.run()
-    stopping = asyncio.Event()
+    end = End(core, options.check)
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, _stop, stopping, core, hands)
+        loop.add_signal_handler(name, end.stop)
+    loop.add_signal_handler(signal.SIGHUP, end.reload)
+    foresight = loop.create_task(_expect(core))
     gc.collect()
     gc.freeze()
     if options.prestart:
@@ -112,12 +127,17 @@ async def _serve(
     port = listening.sockets[0].getsockname()[1]
     log.event("serving", host=options.host, port=port, models=[one.name for one in fleet.models])
     ready(f"http://{options.host}:{port}")
-    await stopping.wait()
-    log.event("draining", requests=len(core.tickets))
-    core.router.drain(core.now_ns)
+    await end.came.wait()
+    kept = os.dup(listening.sockets[0].fileno()) if end.reloads else None
+    if kept is not None:
+        os.set_inheritable(kept, True)
+        listening.close()  # who comes now waits in the socket's queue for the next gateway
+    log.event("draining", requests=len(core.tickets), reload=end.reloads or None)
+    core.router.drain(core.now_ns, stop_engines=not end.reloads)
     core.pump()
     while not core.router.drained:
         await asyncio.sleep(0.02)
+    foresight.cancel()
     listening.close()
     await hands.close()
     server.pre_shutdown()
@@ -126,16 +146,60 @@ async def _serve(
             await server.shutdown(1.0)
     await relay.close()
     log.event("stopped")
-    return 0
+    return kept
 
 
-def _stop(stopping: asyncio.Event, core: Core, hands: EngineHands) -> None:
-    """The first signal drains; a second one does not wait for requests any longer."""
-    if stopping.is_set():
-        core.router.floor.draining_ns = core.now_ns
-        core.router.tick(core.now_ns)
+class End:
+    """How the gateway comes to its end: by a drain, or by a reload that keeps the engines."""
+
+    def __init__(self, core: Core, check: Callable[[], object]) -> None:
+        self.came, self.reloads = asyncio.Event(), False
+        self._core, self._check = core, check
+        self._task: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """SIGTERM: the first one drains; a second one does not wait for requests any longer."""
+        core = self._core
+        if self.came.is_set():
+            core.router.floor.draining_ns = core.now_ns
+            core.router.tick(core.now_ns)
+            core.pump()
+        self.came.set()
+
+    def reload(self) -> None:
+        """SIGHUP: if the plan as it stands now can be served, let requests end and begin anew with it."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._reload())
+
+    async def _reload(self) -> None:
+        try:
+            await asyncio.to_thread(self._check)
+        except CotenantError as error:
+            self._core.log.event("reload_refused", reason=error.message, hint=error.hint or None)
+            return
+        if not self.came.is_set():
+            self.reloads = True
+            self.came.set()
+
+
+async def _listen(server: GuardedServer, options: Options) -> asyncio.Server:
+    """On the socket of the gateway before a reload, or on one of our own."""
+    loop = asyncio.get_running_loop()
+    kept = os.environ.pop(_KEPT, "")
+    if kept.isdigit():
+        return await loop.create_server(server, sock=socket.socket(fileno=int(kept)), backlog=1024)
+    return await loop.create_server(server, options.host, options.port, backlog=1024)
+
+
+async def _expect(core: Core) -> None:
+    """Wake models ahead of the hours in which their traffic is above its mean, where there is room."""
+    while core.fleet.hours:
+        await asyncio.sleep(60)
+        for one in core.fleet.hours:
+            soon = datetime.now(ZoneInfo(one.timezone)) + timedelta(minutes=5)
+            if is_expected(one.weights, soon.hour):
+                core.router.expect(core.now_ns, one.model)
         core.pump()
-    stopping.set()
 
 
 def _with_limit(server: GuardedServer, most: int) -> Callable[..., web.BaseRequest]:
