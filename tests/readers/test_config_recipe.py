@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant import load_model
 from cotenant.catalogue.models import find_entry
 from cotenant.catalogue.quantization import find_format
-from cotenant.catalogue.recipes import all_recipes, find_recipe
+from cotenant.catalogue.recipes import Recipe, all_recipes, find_recipe
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import Storage
 from cotenant.estimation.weights import checkpoint_bytes
@@ -185,26 +186,28 @@ def test_published_checkpoints(name: str, section: dict[str, Any], published_gb:
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "base"),
-    [
-        ("poolside/Laguna-S-2.1-NVFP4", "poolside/Laguna-S-2.1"),
-        ("cyankiwi/gemma-4-26B-A4B-it-AWQ-4bit", "google/gemma-4-26B-A4B-it"),
-        ("nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-BF16"),
-        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
-    ],
+    "recipe", [one for one in all_recipes() if one.checkpoint_gb], ids=lambda one: one.names[0]
 )
-def test_recipes_of_the_catalogue_make_what_is_published(checkpoint: str, base: str) -> None:
-    recipe, entry = find_recipe(checkpoint), find_entry(base)
-    assert recipe is not None
+def test_recipes_of_the_catalogue_make_what_is_published(recipe: Recipe) -> None:
+    entry = find_entry(recipe.base)
     assert entry is not None
-    assert recipe.checkpoint_gb is not None
-    model = read_model_config({**entry.config, "quantization_config": recipe.quantization_config}, name=checkpoint)
+    model = read_model_config({**entry.config, "quantization_config": recipe.quantization_config}, name="m")
     ours = checkpoint_bytes(model, find_format(model.quantization)) / 1e9
     assert ours == pytest.approx(recipe.checkpoint_gb, rel=0.018)  # published to two or three digits
 
 
+def test_a_checkpoint_is_known_by_its_recipe() -> None:
+    found = load_model("nvidia/Gemma-4-31B-IT-NVFP4")
+    assert found.model_id == "nvidia/Gemma-4-31B-IT-NVFP4"
+    assert (found.spec.quantization, found.spec.cache_dtype) == ("nvfp4", "fp8")
+    plain = load_model("google/gemma-4-31B-it")
+    assert not plain.spec.quantization
+    assert found.spec.num_parameters == plain.spec.num_parameters
+
+
 def test_every_recipe_says_whence_it_is() -> None:
     names = [name for recipe in all_recipes() for name in recipe.names]
+    assert all(find_entry(recipe.base) for recipe in all_recipes())
     assert len(set(names)) == len(names)
     assert all(name == name.lower() for name in names)
     assert all(recipe.source for recipe in all_recipes())

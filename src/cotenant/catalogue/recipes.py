@@ -12,10 +12,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One recipe: `names` are short names of checkpoints in lower case, `quantization_config` what their
-    config.json says or amounts to; `checkpoint_gb` what the files are published to take (10^9 bytes)."""
+    """One recipe: `names` are names of checkpoints in lower case, with their owner where others have such a name;
+    `base` is the catalogue's model that they were made of, `quantization_config` what their config.json says or
+    amounts to, `checkpoint_gb` what the files are published to take (10^9 bytes)."""
 
     names: tuple[str, ...]
+    base: str
     quantization_config: Mapping[str, Any]
     checkpoint_gb: float | None
     source: str

@@ -71,7 +71,7 @@ def _found(name: str) -> LoadedModel:
         return load_path(name)
     from cotenant.catalogue.models import find_entry
 
-    entry = find_entry(name)
+    entry = find_entry(name) or _base_of(name)
     if entry is not None:
         return _from_entry(entry, name)
     if "/" in name:
@@ -79,6 +79,15 @@ def _found(name: str) -> LoadedModel:
 
         return load_hub(name)
     raise _unknown(name)
+
+
+def _base_of(name: str) -> ModelEntry | None:
+    """What a published checkpoint was made of, where its recipe is known."""
+    from cotenant.catalogue.models import find_entry
+    from cotenant.catalogue.recipes import find_recipe
+
+    recipe = find_recipe(name) if "/" in name else None
+    return None if recipe is None else find_entry(recipe.base)
 
 
 def _from_own(own: OwnModel) -> LoadedModel:
@@ -105,8 +114,8 @@ def _from_entry(entry: ModelEntry, name: str) -> LoadedModel:
     from cotenant.readers.model_config import read_model_config
 
     held = {model_id.lower(): format_name for format_name, model_id in entry.checkpoints.items()}
-    called = _canonical(entry, name)
     recipe = None if name.lower() == entry.id.lower() else find_recipe(name)
+    called = _canonical(entry, name) if recipe is None else name
     config = entry.config
     if recipe is not None:
         config = {**config, "quantization_config": recipe.quantization_config}
