@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import ModelRequest
-from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import ReplicaPlan
 from cotenant.domain.step_time import StepTimes
 from cotenant.engines import find_engine
 from cotenant.estimation.served_format import served_format
-from cotenant.estimation.step_constants import HOST_BANDWIDTH, STORAGE_BANDWIDTH
-from cotenant.estimation.step_time import load_s, step_times
+from cotenant.estimation.step_time import step_times
+from cotenant.estimation.swapping import swap_seconds
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import Limits
 
@@ -38,21 +37,6 @@ class Hosting:
     runtime_bytes: int
     kv_cache_bytes: int
     swap_s: Mapping[str, tuple[float, float]]
-
-
-def swap_seconds(weights_bytes: int, gpu: GpuSpec) -> dict[str, tuple[float, float]]:
-    """Seconds to (fall asleep, wake) of a rank with `weights_bytes`, by policy; ranks move side by side.
-
-    swap: weights to host memory and back over the card's link (vLLM's sleep level 1). swap-2: weights dropped,
-    read again from storage (level 2). restart: the process is stopped and started (llama-swap). The KV cache is
-    dropped in each: whoever sleeps has finished its requests.
-    """
-    link = weights_bytes / (gpu.host_bandwidth or HOST_BANDWIDTH)
-    return {
-        "swap": (link, link),
-        "swap-2": (0.0, weights_bytes / min(STORAGE_BANDWIDTH, gpu.host_bandwidth or HOST_BANDWIDTH)),
-        "restart": (0.0, load_s(weights_bytes, gpu)[1]),
-    }
 
 
 def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> Hosting:
@@ -86,5 +70,5 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         claimed_bytes=rank.claimed_bytes,
         runtime_bytes=rank.runtime.bytes.value,
         kv_cache_bytes=rank.kv_cache.bytes.value,
-        swap_s=swap_seconds(rank.weights.bytes.value, estimate.gpu),
+        swap_s=swap_seconds(rank.weights.bytes.value, estimate.gpu, rank.kv_cache.bytes.value),
     )  # fmt: skip
