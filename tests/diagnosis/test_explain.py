@@ -224,3 +224,32 @@ def test_changes_speak_the_words_of_their_engine() -> None:
     assert {change.argument for change in cotenant.explain(LLAMA).changes} == {"--ctx-size", "--n-gpu-layers"}
     vllm_changes = by_flag(cotenant.explain(vllm(too_small(16, 9.0), share=0.35), gpu=GPU))
     assert vllm_changes["max_model_len"].argument == "--max-model-len"
+
+
+OLLAMA_SERVER = """\
+time=2026-08-20T10:00:00.000Z level=INFO source=routes.go:1900 msg="server config" env="map[OLLAMA_CONTEXT_LENGTH:0 OLLAMA_KV_CACHE_TYPE: OLLAMA_NUM_PARALLEL:1]"
+time=2026-08-20T10:00:00.000Z level=INFO source=routes.go:1900 msg="Listening on 127.0.0.1:11434 (version 0.32.15)"
+time=2026-08-20T10:00:01.100Z level=INFO source=llama_server.go:430 msg="starting llama-server" cmd="/usr/lib/ollama/llama-server --model /root/.ollama/models/blobs/sha256-abc --port 34567 --host 127.0.0.1 -c 8192 -np 1 --no-log-prefix --flash-attn auto -b 1024 -ub 1024"
+print_info: file type   = Q4_K - Medium
+load_tensors: offloaded 37/37 layers to GPU
+load_tensors:        CUDA0 model buffer size =  4455.34 MiB
+llama_context: n_ctx         = 8192
+llama_context: n_ubatch      = 1024
+llama_kv_cache:      CUDA0 KV buffer size =  1152.00 MiB
+llama_kv_cache: size = 1152.00 MiB (  8192 cells,  36 layers,  1/1 seqs), K (f16):  576.00 MiB, V (f16):  576.00 MiB
+main: server is listening on http://127.0.0.1:34567
+"""
+
+
+def test_ollama_since_0_30_prints_what_llama_server_prints() -> None:
+    """The file's type and the batch stand in llama-server's own lines; Qwen3-8B in Q4_K_M takes 4,455 MiB there."""
+    found = cotenant.explain(OLLAMA_SERVER, gpu="RTX-4090", model="Qwen/Qwen3-8B")
+    (share,) = found.shares
+    weights, cache = share.terms["weights"], share.terms["kv_cache"]
+    assert weights.predicted is not None
+    assert weights.predicted.value == pytest.approx(weights.printed_bytes, rel=0.005)
+    assert cache.predicted is not None
+    assert cache.predicted.value == cache.printed_bytes == 1152 * 2**20
+    assert found.predicted is not None
+    assert found.predicted.settings.llama_cpp is not None
+    assert found.predicted.settings.llama_cpp.n_ubatch == 1024

@@ -6,6 +6,7 @@ import re
 
 from cotenant.catalogue.quantization import find_format
 from cotenant.domain.measurement import Measurement, Setting
+from cotenant.engines.llama_cpp.cache import TYPES
 from cotenant.errors import CotenantError
 
 ENGINES = ("llama.cpp", "ollama")
@@ -15,9 +16,13 @@ _WORDS = {
         "flash_attn": "flash_attn", "kv_unified": "kv_unified", "type_k": "cache_type_k", "type_v": "cache_type_v",
         "n_gpu_layers": "n_gpu_layers",
     },
-    "ollama": {"n_ctx": "num_ctx", "n_parallel": "OLLAMA_NUM_PARALLEL", "n_gpu_layers": "num_gpu"},
+    "ollama": {
+        "n_ctx": "num_ctx", "n_parallel": "OLLAMA_NUM_PARALLEL", "n_gpu_layers": "num_gpu",
+        "n_ubatch": "num_batch", "type_k": "OLLAMA_KV_CACHE_TYPE",
+    },
 }  # fmt: skip
 _MIX = re.compile(r"[-_. ](?:UD[-_])?((?:I?Q|TQ)\d\w*|BF16|F16|MXFP4)\w*(?:\.gguf)?$", re.IGNORECASE)
+_SIZES = re.compile(r" - (Small|Medium|Large)\b", re.IGNORECASE)  # "Q4_K - Medium" is Q4_K_M
 _PART = re.compile(r"-\d{5}-of-\d{5}(?=\.gguf$)")
 _FLASH = {"0": "off", "1": "on", "enabled": "on", "disabled": "off"}
 
@@ -36,6 +41,13 @@ def own_words(found: Measurement) -> dict[str, Setting]:
     for ours, theirs in _WORDS[found.engine].items():
         if ours in settings:
             words[theirs] = settings[ours]
+    cells = found.value("cells")
+    if words.get("num_ctx") == 0:  # by the card: what was cached says it
+        words["num_ctx"] = int(cells or 0) // int(settings.get("n_parallel") or 1)
+        if not words["num_ctx"]:
+            del words["num_ctx"]
+    if words.get("OLLAMA_KV_CACHE_TYPE") not in TYPES:  # an empty variable is followed by the next one's name
+        words.pop("OLLAMA_KV_CACHE_TYPE", None)
     if "flash_attn" in words:
         said = str(words["flash_attn"]).lower()
         words["flash_attn"] = _FLASH.get(said, said)
@@ -47,7 +59,7 @@ def mix(found: Measurement, assumed: list[str]) -> str | None:
 
     Mixes of other publishers (UD-Q4_K_XL) are taken as llama.cpp's own of the same width, and `assumed` says so.
     """
-    said = str(found.settings.get("quantization", ""))
+    said = _SIZES.sub(lambda size: f"_{size[1][0].upper()}", str(found.settings.get("quantization", "")))
     match = _MIX.search(_PART.sub("", found.model or ""))
     if not said and match is not None:
         said = match.group(1)

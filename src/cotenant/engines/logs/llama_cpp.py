@@ -40,6 +40,8 @@ LLAMA_CPP = EngineLog(
         LogLine("llama-server ", flags=_FLAGS),
         LogLine("loading model '", r"loading model '(?P<model>[^']{1,300})'"),
         LogLine("general.name", r"general\.name\s+str\s+= (?P<model>.{1,120}?)\s*$"),
+        LogLine("file type ", r"file type\s+= (?P<file_type>[\w .-]{2,40}?)\s*$"),
+        LogLine("model ftype ", r"model ftype\s+= (?P<file_type>[\w .,-]{2,40}?)\s*$"),
         LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
         LogLine(
             "using device ",
