@@ -45,6 +45,6 @@ def swap_seconds(weights_bytes: int, gpu: GpuSpec, kv_cache_bytes: int = 0) -> d
 
 
 def process_swap_seconds(footprint_bytes: int, gpu: GpuSpec) -> float:
-    """Seconds to bring a whole process back onto its card, KV cache and all, as Run:ai and cuda-checkpoint do: what
-    is in its memory they do not know, so they move every byte."""
+    """Seconds to bring a whole process back onto its card, KV cache and all, as Run:ai and cuda-checkpoint do:
+    what is in its memory they do not know, so they move every byte."""
     return footprint_bytes / (PINNED_SHARE * (gpu.host_bandwidth or HOST_BANDWIDTH))
