@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant import api
 from cotenant.errors import CotenantError, FormatError, InputErrors
 from cotenant.readers.plan_document import read_plan
 from cotenant.report.document import plan_document
-from tests.deployment.conftest import ENGINES, document, trio
+from tests.deployment.conftest import ENGINES, EXAMPLES, document, trio
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -102,3 +103,12 @@ def test_no_value_anywhere_does_more_than_be_refused(data: st.DataObject) -> Non
         place = place[key]
     with suppress(CotenantError):
         read_plan(told)
+
+
+def test_models_that_take_turns_survive_the_round() -> None:
+    before = json.loads(json.dumps(plan_document(api.plan(EXAMPLES / "day-and-night.yaml"), catalogue="test")))
+    assert before["turns"]
+    assert before["gpus"][0]["sleepers"]
+    after = json.loads(json.dumps(plan_document(read_plan(before), catalogue="test")))
+    for key in ("turns", "gpus", "replicas"):
+        assert after[key] == before[key]

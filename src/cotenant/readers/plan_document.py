@@ -112,7 +112,7 @@ def _plan(entry: PlanEntry, settings: list[EngineSettings]) -> Plan:
             Shortfall(one.model, one.shortfall_bytes, one.reason, tuple(one.remedies)) for one in entry.shortfalls
         ),
         warnings=tuple(entry.warnings),
-        turns=tuple(Turns(tuple(one.models), one.mode, 0.0, {}, {}, 0.0, 0) for one in entry.turns),
+        turns=tuple(Turns(**one.model_dump() | {"models": tuple(one.models)}) for one in entry.turns),
         input_hash=entry.input_hash,
     )
 
@@ -171,6 +171,7 @@ def _gpu(entry: GpuEntry) -> GpuPlan:
         shares=tuple(_share(one) for one in entry.replicas),
         price_per_hour=entry.price_per_hour,
         sleepers=tuple(Sleeper(_share(one), one.bytes, one.host_bytes) for one in entry.sleepers),
+        spare=entry.spare,
     )
 
 

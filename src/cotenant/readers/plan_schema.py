@@ -108,6 +108,12 @@ class TurnsEntry(BaseModel):
     model_config = _STRICT
     models: list[Name]
     mode: Name
+    swaps_per_day: float = 0.0
+    first_wait_s: dict[str, float] = {}
+    delayed: dict[str, float] = {}
+    swapping: float = 0.0
+    host_bytes: Bytes = 0
+    saves_per_hour: float | None = None
 
 
 class GpuEntry(DeviceEntry):
@@ -118,6 +124,7 @@ class GpuEntry(DeviceEntry):
     price_per_hour: float | None = None
     replicas: list[ShareEntry]
     sleepers: list[SleeperEntry] = []
+    spare: bool = False
 
 
 class ShortfallEntry(BaseModel):
