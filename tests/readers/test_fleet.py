@@ -108,7 +108,7 @@ models:
     adapters: [{{name: legal, rank: 16, source: x/y, share: 20%, target_modules: [q_proj, v_proj]}}]
     replicas: {{min: 2, max: 4}}
     sharing: [sleep]
-    pin: {{gpus: [0, 6]}}
+    pin: {{gpus: [0, 3]}}
     apart_from: [other]
   - {{name: other, model: encoder-x, traffic: {{requests_per_second: 5, input_tokens: {{p50: 100, max: 512}}}}}}
 """,
@@ -124,7 +124,7 @@ models:
     assert chat.formats == ("fp8", "awq-int4")
     assert chat.checkpoints["awq-int4"] == "my/awq"
     assert (chat.max_loss_percent, chat.priority, chat.min_replicas, chat.max_replicas) == (2.0, 10, 2, 4)
-    assert (chat.sharing, chat.pin_gpus, chat.apart_from) == (("sleep",), (0, 6), ("other",))
+    assert (chat.sharing, chat.pin_gpus, chat.apart_from) == (("sleep",), (0, 3), ("other",))
     assert chat.adapters[0].share == 0.2
     assert (len(chat.traffic.by_hour), chat.traffic.timezone) == (24, "Europe/Paris")
     assert (other.task, other.traffic.output_tokens, other.traffic.input_tokens) == (
@@ -297,6 +297,25 @@ def test_missing_parts_are_named() -> None:
     assert set(faults({"gpus": [{}], "models": [{}]})) == {
         "$.gpus[0].type", "$.models[0].name", "$.models[0].model", "$.models[0].traffic",
     }  # fmt: skip
+
+
+def test_pins_that_nobody_can_hold() -> None:
+    two = {"replicas": {"min": 2}}
+    assert "no card takes two" in faults(one(pin={"gpus": [0]}, **two))["$.models[0].pin.gpus"].message
+    value = one(pin={"gpus": [0]}, sharing=["alone"])
+    value["models"].append({**value["models"][0], "name": "b"})
+    found = faults(value)
+    assert "cannot share with 'b' on card 0" in found["$.models[0].pin.gpus"].message
+    assert "$.models[1].pin.gpus" in found
+    hired = one(pin={"gpus": [0]})
+    hired["gpus"] = [{"type": "L4", "price": "$0.4/h"}]
+    assert "owns 0" in faults(hired)["$.models[0].pin.gpus[0]"].message
+
+
+def test_a_price_of_nothing_is_refused() -> None:
+    free = one()
+    free["gpus"] = [{"type": "L4", "price": "$0/h"}]
+    assert "$0/h" in faults(free)["$.gpus[0].price"].message
 
 
 def test_two_models_apart_on_one_pinned_card_contradict() -> None:

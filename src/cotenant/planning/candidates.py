@@ -375,6 +375,9 @@ def _candidate(
 
 def _short(verb: str, need: int, room: int, case: _Case) -> str:
     share = f"{case.fleet.headroom:.0%}"
+    if room <= 0:
+        held = f" beside what others hold ({format_gib(case.offer.used_bytes)})" if case.offer.used_bytes else ""
+        return f"{verb} {format_gib(need)}, nothing of {case.offer.gpu.name} is left after {share} headroom{held}"
     return (
         f"{verb} {format_gib(need)}, {format_gib(room)} of {case.offer.gpu.name} are left after {share} headroom"
     )

@@ -105,6 +105,9 @@ def _offer_faults(entry: GpuEntry, gpu: GpuSpec, path: str) -> list[CotenantErro
     if entry.count is None and entry.max is None and entry.price is None:
         hint = "count: 4 (cards that you own), or price: $1.29/h (cards for hire) with or without max"
         faults.append(InputError(f"how many {gpu.name} are there?", hint=hint, path=path))
+    if entry.price == 0:
+        hint = "leave it out for cards that cost nothing more: beside cards with a price they count as free"
+        faults.append(InputError(f"a price of $0/h for {gpu.name}", hint=hint, path=f"{path}.price"))
     if entry.used >= gpu.driver_bytes.high:
         held = f"{format_gib(entry.used)} used of {format_gib(gpu.driver_bytes.value)}"
         faults.append(InputError(f"{gpu.name} has nothing left: {held}", path=f"{path}.used"))
@@ -127,7 +130,41 @@ def placement_faults(
         faults += _apart_faults(model, models, names, path)
         if model.pin is not None:
             faults += _pin_faults(model.pin.gpus, gpus, f"{path}.pin.gpus")
+            faults += _too_few_pins(model, f"{path}.pin.gpus")
+            faults += _crowded_pins(model, models, f"{path}.pin.gpus")
     return faults
+
+
+def _too_few_pins(model: ModelEntry, path: str) -> list[CotenantError]:
+    """Fewer cards than replicas: no card takes two replicas of one model."""
+    pins = set(model.pin.gpus) if model.pin is not None else set()
+    if model.replicas.min <= len(pins):
+        return []
+    message = f"at least {model.replicas.min} replicas on {len(pins)} pinned cards: no card takes two of one model"
+    return [InputError(message, hint=f"pin {model.replicas.min} cards, or lower replicas.min", path=path)]
+
+
+def _crowded_pins(model: ModelEntry, models: Sequence[ModelEntry | None], path: str) -> list[CotenantError]:
+    """Each card that it is pinned to belongs to another, pinned to that alone, with whom it cannot share."""
+    pins = set(model.pin.gpus) if model.pin is not None else set()
+    in_the_way: dict[int, str] = {}
+    for other in models:
+        if other is None or other is model or other.pin is None or len(set(other.pin.gpus)) != 1:
+            continue
+        apart = other.name in model.apart_from or model.name in other.apart_from
+        if apart or _is_alone(model) or _is_alone(other):
+            in_the_way[other.pin.gpus[0]] = other.name
+    if not pins or not pins <= in_the_way.keys():
+        return []
+    named = ", ".join(f"{in_the_way[card]!r} on card {card}" for card in sorted(pins))
+    message = f"{model.name!r} cannot share with {named}, and is pinned to nothing else"
+    if len(pins) == 1 and model.apart_from:
+        return []  # told where apart_from stands
+    return [InputError(message, hint="pin one of them elsewhere, or let them share", path=path)]
+
+
+def _is_alone(model: ModelEntry) -> bool:
+    return model.sharing is not None and "co-resident" not in model.sharing and "sleep" not in model.sharing
 
 
 def _apart_faults(
@@ -156,12 +193,16 @@ def _same_pin(model: ModelEntry, other: ModelEntry, path: str) -> list[CotenantE
 
 def _pin_faults(pins: Sequence[int], gpus: Sequence[GpuEntry | None], path: str) -> list[CotenantError]:
     faults = repeated([str(pin) for pin in pins], path, "card {} stands here twice")
-    if any(gpu is None or (gpu.count is None and gpu.max is None) for gpu in gpus):
-        return faults  # any number of cards may be hired, or the entry is broken
-    cards = sum((gpu.count or gpu.max or 0) for gpu in gpus if gpu is not None)
+    if any(gpu is None for gpu in gpus):
+        return faults  # the entry is broken
+    cards = sum(gpu.count or 0 for gpu in gpus if gpu is not None)
     for j, pin in enumerate(pins):
         if pin >= cards:
-            message = f"there is no card {pin}: the fleet has {cards}"
-            hint = f"cards are counted from 0 over the entries of gpus: 0 to {cards - 1}"
+            message = f"there is no card {pin}: the fleet owns {cards}"
+            hint = (
+                f"owned cards are counted from 0 over the entries with a count: 0 to {cards - 1}"
+                if cards
+                else "pins name owned cards (count); hired ones come and go"
+            )
             faults.append(InputError(message, hint=hint, path=f"{path}[{j}]"))
     return faults
