@@ -19,7 +19,7 @@ from cotenant.units import MIB, format_bytes
 ENGINE = "llama.cpp"
 OPTIONS = {"ctx_size": 2048, "parallel": 2, "n_gpu_layers": 0}
 BOX = Device(type="CPU", node=0, index=0, offer=0)
-PROCESS_BYTES = 64 * MIB  # interpreter and libraries of one server, beside its buffers
+PROCESS_BYTES = 96 * MIB  # interpreter, libraries and vocabulary of one server, beside its buffers
 CARD = "RTX-3090"  # an estimate is asked beside a card; with no layer on it, all is in host memory
 
 

@@ -91,9 +91,9 @@ def chat_with_both(url: str, gateway: subprocess.Popen[bytes]) -> None:
         except OSError:
             time.sleep(0.1)
     for model, question in (
-        ("smollm", "What is the capital of France?"),
+        ("smollm", "What is the capital city of France? Answer in English."),
         ("gemma", "What is the capital of Italy?"),
-        ("smollm", "Say hello in one short sentence."),
+        ("smollm", "What is the largest ocean on Earth?"),
     ):
         began = time.monotonic()
         text = answer_of(url, model, question)
