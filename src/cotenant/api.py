@@ -267,7 +267,9 @@ def compare_plans(
 ) -> tuple[Contender, ...]:
     """Ways to place one fleet side by side: cards, cost, headroom, and what each attains when its traffic is
     replayed. ``naive``: each model alone, 16 bits, full context x 16 slots; ``greedy``: largest first, where it
-    costs least; ``optimal``: as `plan`.
+    costs least; ``optimal``: as `plan`; ``promised``: as `plan` with `replay`; ``elastic``, ``spatial``: the
+    optimal plan if engines lent each other KV cache, and multiprocessors too (simulated only: no engine is driven
+    so).
     """
     from cotenant.planning.compare import compare
 
@@ -284,10 +286,12 @@ def _replayer(fleet: Fleet, seed: int, tell: Callable[[str], None]) -> Replayer:
 
     fresh = reestimate(fleet)
 
-    def replayer(plan: Plan, models: Sequence[ModelRequest], seconds: float) -> Replay:
+    def replayer(
+        plan: Plan, models: Sequence[ModelRequest], seconds: float, /, *, policy: str = "static"
+    ) -> Replay:
         by_name = {model.name: model for model in models}
         hostings = [hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in plan.replicas]
-        return replay(plan, models, hostings, seed=seed, duration_s=seconds, progress=tell)
+        return replay(plan, models, hostings, seed=seed, policy=policy, duration_s=seconds, progress=tell)
 
     return replayer
 
@@ -297,6 +301,7 @@ def simulate(
     *,
     traces: Sequence[str] | Mapping[str, str | PathLike[str] | Trace] = (),
     duration: str | None = None,
+    arrivals: str | None = None,
     seed: int = 0,
     policy: str = "static",
     patience: str = "10s",
@@ -307,6 +312,7 @@ def simulate(
     `fleet` may be a plan too (itself or its JSON, which holds the fleet that it was made for). `traces` are
     replayed instead of the fleet's own traffic: a mapping from names, or ``NAME=FILE`` (``FILE`` where the fleet
     has one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s.
+    `arrivals` says how rates come: ``poisson``, ``gamma:2`` (bursts), ``on-off:30s/90s``; the plan is made for it.
     `policy`: ``static`` is the plan as it stands, ``elastic`` lets its replicas lend each other KV cache,
     ``spatial`` multiprocessors too; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if alone,
     and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
@@ -314,8 +320,8 @@ def simulate(
     unfinished.
     """
     (found,) = simulate_many(
-        fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, patience=patience, workers=1,
-        progress=progress,
+        fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, arrivals=arrivals,
+        patience=patience, workers=1, progress=progress,
     )  # fmt: skip
     return found
 
@@ -327,6 +333,7 @@ def simulate_many(
     seeds: Sequence[int] = (0,),
     traces: Sequence[str] | Mapping[str, str | PathLike[str] | Trace] = (),
     duration: str | None = None,
+    arrivals: str | None = None,
     patience: str = "10s",
     workers: int | None = None,
     ray: str | None = None,
@@ -337,8 +344,9 @@ def simulate_many(
     Replays run in `workers` processes (None: one a core) or on the Ray cluster at `ray`: the answers are the same.
     """
     from cotenant.edge.plans import plan_and_fleet
-    from cotenant.edge.simulations import Run, prepare, replays
+    from cotenant.edge.simulations import Run, prepare, replays, with_arrivals
     from cotenant.errors import InputError
+    from cotenant.estimation.options import arrivals_from
     from cotenant.simulation.run import check_policy
     from cotenant.simulation.together import TOGETHER
     from cotenant.units import parse_seconds
@@ -350,7 +358,9 @@ def simulate_many(
         raise InputError("a policy and a seed at least are needed")
     for policy in policies:
         check_policy(policy)
+    how = arrivals_from(arrivals)
     found, question = plan_and_fleet(fleet) or (None, load_fleet(fleet))  # type: ignore[arg-type]
+    question = with_arrivals(question, how)
     kinds = {
         apart: prepare(question, found, traces, apart=apart, progress=tell)
         for apart in dict.fromkeys(policy not in TOGETHER for policy in policies)

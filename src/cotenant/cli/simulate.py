@@ -27,6 +27,9 @@ _COMPARED = "static,elastic,swap,restart"
     "--duration", metavar="TIME", help="How long requests come, as 600s. Default: traces whole, else 300s."
 )
 @click.option(
+    "--arrivals", metavar="HOW", help="How rates come: poisson, gamma:2 (bursts) or on-off:30s/90s (spells)."
+)
+@click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all that is drawn."
 )
 @click.option(
@@ -63,6 +66,7 @@ def command(
     fleet: str,
     traces: tuple[str, ...],
     duration: str | None,
+    arrivals: str | None,
     seed: int,
     seeds: int,
     policy: str,
@@ -84,7 +88,7 @@ def command(
     with progress() as report:
         found = api.simulate_many(
             fleet, policies=policies, seeds=range(seed, seed + seeds), traces=traces, duration=duration,
-            patience=patience, workers=workers, ray=ray, progress=report,
+            arrivals=arrivals, patience=patience, workers=workers, ray=ray, progress=report,
         )  # fmt: skip
     firsts = found[::seeds]
     if html is not None:
@@ -131,7 +135,7 @@ def _command(name: str) -> str:
         f"--{option.replace('_', '-')} {value}"
         for option, value in context.params.items()
         if value not in (None, False, ())
-        and option in ("policy", "compare", "duration", "seed", "seeds", "patience")
+        and option in ("policy", "compare", "duration", "arrivals", "seed", "seeds", "patience")
         and context.get_parameter_source(option) is not click.core.ParameterSource.DEFAULT
     ]
     return " ".join(["cotenant simulate", name, *given])

@@ -24,7 +24,9 @@ class TraceSummary:
     """A trace in figures. `rates` are requests/s in parts of equal length; `variation` is the standard deviation
     of gaps over their mean (1 for Poisson), `dispersion` variance over mean of arrivals a second (1 for Poisson).
     `concurrency` holds mean, p99 (over time) and maximum of requests in flight, were each served in
-    `token_s` seconds a token. `by_hour` is empty for less than a day.
+    `token_s` seconds a token. `by_hour` is empty for less than a day. `seen_share` is the share 0..1 of input
+    tokens that an earlier prompt began with too (None: not said). Without times (`timed` false) rates and what
+    follows from them are zero.
     """
 
     name: str
@@ -40,3 +42,5 @@ class TraceSummary:
     input_tokens: TokenSpread
     output_tokens: TokenSpread
     by_hour: tuple[int, ...]
+    seen_share: float | None = None
+    timed: bool = True

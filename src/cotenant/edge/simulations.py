@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.replay import Replay
-from cotenant.domain.workload import Trace, Traffic
+from cotenant.domain.workload import Arrivals, Trace, Traffic
 
 if TYPE_CHECKING:
     from cotenant.domain.plan import Plan
@@ -35,6 +35,19 @@ class Run:
 
     policy: str
     seed: int
+
+
+def with_arrivals(question: Fleet, arrivals: Arrivals | None) -> Fleet:
+    """Rates that come in another way; other traffic as it is. They are planned for it too."""
+    if arrivals is None:
+        return question
+    models = tuple(
+        replace(one, traffic=replace(one.traffic, arrivals=arrivals, by_hour=()))
+        if one.traffic.requests_per_second is not None
+        else one
+        for one in question.models
+    )
+    return replace(question, models=models)
 
 
 def prepare(question: Fleet, found: Plan | None, traces: Traces, *, apart: bool, progress: Progress) -> Prepared:

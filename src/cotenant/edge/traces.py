@@ -57,6 +57,11 @@ def named_traces(
         if name not in names:
             raise InputError(f"no model {name!r} for this trace", hint=f"one of {', '.join(names)}")
         found[name] = source if isinstance(source, Trace) else open_trace(source)
+        if not found[name].timed:
+            raise InputError(
+                f"{found[name].name} holds lengths without times, and cannot be replayed as it came",
+                hint="name it in the fleet file beside a rate: {requests_per_second: 1, trace: FILE}",
+            )
     return found
 
 

@@ -82,8 +82,9 @@ def demand(
 
 
 def busiest_rate(traffic: Traffic) -> float:
-    """Requests/s of the busiest hour: the day's mean x the largest weight over the mean weight."""
-    rate = traffic.requests_per_second or 0.0
+    """Requests/s of the busiest hour: the day's mean x the largest weight over the mean weight; of arrivals that
+    pause, while they do not."""
+    rate = (traffic.requests_per_second or 0.0) * traffic.arrivals.peak
     if not traffic.by_hour or sum(traffic.by_hour) <= 0:
         return rate
     return rate * max(traffic.by_hour) * len(traffic.by_hour) / sum(traffic.by_hour)

@@ -1,11 +1,12 @@
-"""Token lengths as a distribution: log-normal through p50 and p95, or constant."""
+"""Token lengths as a distribution: log-normal through p50 and p95, as a histogram says, or constant."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import exp, inf, log
 from typing import Protocol
 
@@ -116,6 +117,48 @@ def _between(start: float, end: float) -> float:
     return normal_cdf(-start) - normal_cdf(-end) if start > 0 else normal_cdf(end) - normal_cdf(start)
 
 
+@dataclass(frozen=True, slots=True)
+class HistogramLength:
+    """Lengths that occur, shortest first, and the share `upto` each."""
+
+    lengths: tuple[float, ...]
+    upto: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean length."""
+        return sum(length * share for length, share in self.cells())
+
+    def quantile(self, p: float) -> float:
+        """The shortest length that a share `p` does not exceed."""
+        return self.lengths[min(bisect_left(self.upto, p - 1e-12), len(self.lengths) - 1)]
+
+    def share_above(self, tokens: float) -> float:
+        """The share of requests longer than `tokens`."""
+        place = bisect_right(self.lengths, tokens)
+        return 1.0 if place == 0 else max(0.0, 1.0 - self.upto[place - 1])
+
+    def cells(self) -> tuple[tuple[float, float], ...]:
+        """Each length with its share."""
+        shares = (high - low for low, high in pairwise((0.0, *self.upto)))
+        return tuple(zip(self.lengths, shares, strict=True))
+
+
+def histogram_length(histogram: tuple[tuple[int, float], ...], *, cap: float = inf) -> HistogramLength:
+    """Of (length, weight) pairs in any order; what would be longer than `cap` is that long."""
+    whole = sum(weight for _, weight in histogram)
+    if not histogram or not whole > 0 or any(weight < 0 or length <= 0 for length, weight in histogram):
+        raise InputError(
+            "a histogram needs lengths and weights above zero", hint="[[100, 5], [500, 20], [2000, 3]]"
+        )
+    merged: dict[float, float] = {}
+    for length, weight in sorted(histogram):
+        merged[min(cap, float(length))] = merged.get(min(cap, float(length)), 0.0) + weight / whole
+    kept = {length: share for length, share in merged.items() if share > 0}
+    upto = [min(1.0, part) for part in accumulate(kept.values())]
+    return HistogramLength(tuple(kept), (*upto[:-1], 1.0))
+
+
 def length_model(lengths: Lengths, *, cap: float = inf) -> LengthModel:
     """The distribution of `lengths`: log-normal through p50 and p95, one percentile alone constant.
 
@@ -126,6 +169,8 @@ def length_model(lengths: Lengths, *, cap: float = inf) -> LengthModel:
     if any(value <= 0 for value in given):
         raise InputError("token lengths must be positive", hint="write p50, p95 and max as whole tokens")
     maximum = min(cap, lengths.maximum if lengths.maximum is not None else inf)
+    if lengths.histogram:
+        return histogram_length(lengths.histogram, cap=maximum)
     if lengths.p50 is None and lengths.p95 is None:
         if lengths.maximum is None:
             raise InputError("token lengths need p50, p95 or max", hint="{p50: 600, p95: 1600}")

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from cotenant.domain.engine import AdapterSlots, EngineSettings
-from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.domain.workload import Adapter, Arrivals, Lengths, Slo, Traffic
 from cotenant.errors import CotenantError, InputError, InputErrors
 from cotenant.units import parse_percent, parse_seconds
 
@@ -100,6 +100,22 @@ def traffic_from(
     if concurrent is None and requests_per_second is None:
         return None
     return Traffic(requests_per_second=requests_per_second, concurrent=concurrent, **lengths)
+
+
+def arrivals_from(text: str | None) -> Arrivals | None:
+    """``poisson``, ``gamma:2`` (deviation of gaps over their mean) or ``on-off:30s/90s`` (mean spells)."""
+    kind, _, rest = ("" if text is None else text).strip().partition(":")
+    if text is None:
+        return None
+    if kind == "poisson" and not rest:
+        return Arrivals()
+    if kind == "gamma" and rest.replace(".", "", 1).isdecimal() and 0.05 <= float(rest) <= 50:
+        return Arrivals("gamma", variation=float(rest))
+    if kind == "on-off" and rest.count("/") == 1:
+        on_s, off_s = (parse_seconds(part.strip()) for part in rest.split("/"))
+        if on_s > 0:
+            return Arrivals("on-off", on_s=on_s, off_s=off_s)
+    raise _fault("arrivals", text, "poisson, gamma:2 (0.05 to 50) or on-off:30s/90s")
 
 
 def slo_from(ttft: str | None, tpot: str | None, percentile: float = 95.0) -> Slo | None:

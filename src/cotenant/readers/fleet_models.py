@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -13,13 +14,13 @@ from cotenant.domain.engine import Speculation
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
-from cotenant.domain.workload import SILENT, TASKS, Adapter, Lengths, Slo, Trace, Traffic
+from cotenant.domain.workload import SILENT, TASKS, Adapter, Arrivals, Lengths, Slo, Trace, Traffic
 from cotenant.engines import find_engine
 from cotenant.engines.speculative import read_speculative, refuse_elsewhere
 from cotenant.errors import CotenantError, InputError
 from cotenant.readers.draft_model import open_speculation
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
-from cotenant.readers.fleet_schema import LengthsEntry, ModelEntry, SloEntry, TrafficEntry
+from cotenant.readers.fleet_schema import GapsEntry, LengthsEntry, ModelEntry, SloEntry, TrafficEntry
 
 _KV_DTYPES = ("auto", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "q8_0", "q4_0")
 _DEFAULT_LOSS_PERCENT = 1.0
@@ -84,10 +85,14 @@ def _trace(
     if entry.trace is None:
         return None
     try:
-        return load_trace(entry.trace)
+        trace = load_trace(entry.trace)
     except CotenantError as error:
         faults.append(placed(error, path))
         return None
+    if not trace.timed and entry.requests_per_second is None:
+        hint = f"{{requests_per_second: 1, trace: {entry.trace}}} takes its lengths"
+        faults.append(InputError(f"{trace.name} holds lengths without times", hint=hint, path=path))
+    return trace
 
 
 def _request(
@@ -135,6 +140,12 @@ def _task(entry: ModelEntry, model: LoadedModel) -> str:
 
 
 def _traffic(entry: TrafficEntry, trace: Trace | None) -> Traffic:
+    if entry.requests_per_second is not None and trace is not None:
+        given, written = (
+            Lengths.of(tuple(sorted(Counter(tokens).items())))
+            for tokens in (trace.input_tokens, [max(1, count) for count in trace.output_tokens])
+        )
+        return replace(_traffic(entry, None), input_tokens=given, output_tokens=written)
     return Traffic(
         trace=trace,
         requests_per_second=entry.requests_per_second,
@@ -144,11 +155,24 @@ def _traffic(entry: TrafficEntry, trace: Trace | None) -> Traffic:
         context_tokens=_lengths(entry.context_tokens),
         by_hour=tuple(entry.by_hour or ()),
         timezone=entry.timezone,
+        arrivals=_arrivals(entry.arrivals),
     )
 
 
+def _arrivals(entry: GapsEntry) -> Arrivals:
+    if entry == GapsEntry():
+        return Arrivals()
+    if entry.gamma is not None:
+        return Arrivals("gamma", variation=entry.gamma)
+    return Arrivals("on-off", on_s=entry.on or 1.0, off_s=entry.off or 0.0)
+
+
 def _lengths(entry: LengthsEntry | None) -> Lengths | None:
-    return Lengths(entry.p50, entry.p95, entry.max) if entry is not None else None
+    if entry is None:
+        return None
+    if not entry.histogram:
+        return Lengths(entry.p50, entry.p95, entry.max)
+    return Lengths.of(entry.histogram, entry.max)
 
 
 def _slo(entry: SloEntry | None) -> Slo | None:
@@ -201,10 +225,12 @@ def _traffic_faults(entry: TrafficEntry, answers: bool, spec: ModelSpec | None, 
         "trace": entry.trace,
     }
     given = [name for name, value in shapes.items() if value is not None]
+    if given == ["requests_per_second", "trace"]:  # its lengths, at that rate
+        given = ["trace"]
     if len(given) != 1:
         message = f"{' and '.join(given)} contradict each other" if given else "how much traffic is there?"
         return [InputError(message, hint=f"exactly one of {', '.join(shapes)}", path=path)]
-    faults = _by_hour_faults(entry, f"{path}.by_hour")
+    faults = _by_hour_faults(entry, f"{path}.by_hour") + _arrival_faults(entry, f"{path}.arrivals")
     if given == ["trace"]:
         spare = [
             key for key in ("input_tokens", "output_tokens", "context_tokens") if getattr(entry, key) is not None
@@ -230,9 +256,28 @@ def _by_hour_faults(entry: TrafficEntry, path: str) -> list[CotenantError]:
     return []
 
 
+def _arrival_faults(entry: TrafficEntry, path: str) -> list[CotenantError]:
+    """Gaps or spells, of a rate that does not vary by hour."""
+    gaps = entry.arrivals
+    if gaps == GapsEntry():
+        return []
+    if entry.requests_per_second is None:
+        return [InputError("arrivals go with requests_per_second", path=path)]
+    if entry.by_hour is not None:
+        return [InputError("arrivals and by_hour do not go together yet", path=path)]
+    spells = (gaps.on is not None, gaps.off is not None)
+    if (gaps.gamma is not None) == any(spells) or any(spells) != all(spells):
+        return [InputError("needs gamma, or on and off", hint="{gamma: 2}, or {on: 30s, off: 90s}", path=path)]
+    if gaps.on is not None and not gaps.on > 0:
+        return [InputError("on must be above zero", path=f"{path}.on")]
+    return []
+
+
 def _length_faults(entry: LengthsEntry | None, spec: ModelSpec | None, path: str) -> list[CotenantError]:
     if entry is None:
         return []
+    if entry.histogram:
+        return _histogram_faults(entry, spec, path)
     if entry.p50 is None and entry.p95 is None:
         return [InputError("needs p50, p95 or both", hint="{p50: 600, p95: 1600}", path=path)]
     faults: list[CotenantError] = []
@@ -269,4 +314,20 @@ def _adapter_faults(entry: ModelEntry, path: str) -> list[CotenantError]:
     shares = sum(adapter.share or 0 for adapter in entry.adapters)
     if shares > 1 + 1e-9:
         faults.append(InputError(f"the shares add up to {shares:.0%}", hint="at most 100%", path=path))
+    return faults
+
+
+def _histogram_faults(entry: LengthsEntry, spec: ModelSpec | None, path: str) -> list[CotenantError]:
+    faults: list[CotenantError] = [
+        InputError(f"{name} stands in the histogram already", path=f"{path}.{name}")
+        for name in ("p50", "p95")
+        if getattr(entry, name) is not None
+    ]
+    longest = max(length for length, weight in entry.histogram if weight > 0)
+    limit = spec.max_model_len if spec is not None else 0
+    if 0 < limit < longest:
+        message = f"{longest:,} tokens: the model takes at most {limit:,}"
+        faults.append(InputError(message, path=f"{path}.histogram"))
+    if entry.max is not None and entry.max < longest:
+        faults.append(InputError(f"max {entry.max:,} is below {longest:,}", path=f"{path}.max"))
     return faults

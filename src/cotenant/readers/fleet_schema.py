@@ -169,6 +169,36 @@ class GapsEntry(Entry):
     off: Seconds | None = None
 
 
+def _gaps(value: object) -> object:
+    """``poisson`` is neither in bursts nor in spells."""
+    if value == "poisson":
+        return GapsEntry()
+    if isinstance(value, GapsEntry) or (isinstance(value, dict) and value):
+        return value
+    raise refusal("must be poisson, or say how requests come", "{gamma: 2}, or {on: 30s, off: 90s}")
+
+
+_SPELL = {"type": "string", "pattern": _NUMBER + r"(us|µs|ms|s|m|min|h|d)\s*$"}
+_GAPS_SCHEMA = {
+    "anyOf": [
+        {"const": "poisson"},
+        {
+            "type": "object",
+            "properties": {"gamma": {"type": "number", "minimum": 0.05, "maximum": 50}},
+            "required": ["gamma"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"on": _SPELL, "off": _SPELL},
+            "required": ["on", "off"],
+            "additionalProperties": False,
+        },
+    ],
+    "description": "how the requests of a rate come: bursts (deviation of gaps over their mean) or spells (means)",
+}
+
+
 class LengthsEntry(Entry):
     """Token lengths by percentile, or as a histogram."""
 
@@ -200,7 +230,9 @@ class TrafficEntry(Entry):
         None
     )
     timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,60}$")] = "UTC"
-    arrivals: Literal["poisson"] | GapsEntry = "poisson"
+    arrivals: Annotated[
+        GapsEntry, BeforeValidator(_gaps), WithJsonSchema(_GAPS_SCHEMA), Field(json_schema_extra={"default": "poisson"})
+    ] = GapsEntry()
 
 
 class SloEntry(Entry):

@@ -2,7 +2,10 @@
 
 Columns go by name, whatever their order (Azure 2023 TIMESTAMP, ContextTokens, GeneratedTokens; BurstGPT Timestamp,
 Request tokens, Response tokens; Aegaeon Request Time, Input Length, Output Length; Mooncake timestamp in ms,
-input_length, output_length). Reading is bounded in rows and in the length of a line.
+input_length, output_length, and hash_ids, which say what blocks prompts begin with alike). Files that benchmarks
+take may hold no times, and are then not timed: `vllm bench serve`'s prompt and output_tokens, guidellm's
+prompt_tokens_count and output_tokens_count, genai-perf's text_input (aiperf's input_length) and output_length.
+Reading is bounded in rows and in the length of a line.
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from math import isfinite
+from typing import NamedTuple
 
 from cotenant.domain.workload import Trace
 from cotenant.errors import FormatError
@@ -20,9 +24,21 @@ from cotenant.errors import FormatError
 MOST_REQUESTS = 5_000_000
 _LONGEST_LINE = 1_000_000  # a Mooncake request lists its prefix hashes
 _MOST_TOKENS = 10_000_000
+_HASHED_TOKENS = 512  # of a Mooncake block (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
 _NAMES: dict[str, tuple[str, ...]] = {
     "arrival": ("timestamp", "requesttime", "arrivaltime", "arrival", "arrivals", "time"),
-    "input": ("contexttokens", "requesttokens", "inputlength", "inputtokens", "prompttokens", "promptlen"),
+    "input": (
+        "contexttokens",
+        "requesttokens",
+        "inputlength",
+        "inputtokens",
+        "prompttokens",
+        "prompttokenscount",
+        "promptlen",
+        "prompt",  # from here on the text itself
+        "text",
+        "textinput",
+    ),
     "output": (
         "generatedtokens",
         "responsetokens",
@@ -30,6 +46,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "outputtokens",
         "completiontokens",
         "outputlen",
+        "outputtokenscount",
     ),
 }
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d)Z?")
@@ -43,19 +60,42 @@ def read_trace(lines: Iterable[str], *, name: str) -> Trace:
     if first is None:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
     rows = _json_rows if first.lstrip().startswith("{") else _csv_rows
-    found = sorted(rows(chain([first], bounded), name), key=lambda row: row[0])
+    found = sorted(rows(chain([first], bounded), name), key=lambda row: row.moment or 0.0)
     if not found:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
-    start = found[0][0]
+    timed = found[0].moment is not None
+    start = found[0].moment or 0.0
     return Trace(
         name=name,
-        arrivals_s=tuple(arrival - start for arrival, _, _ in found),
-        input_tokens=tuple(tokens for _, tokens, _ in found),
-        output_tokens=tuple(tokens for _, _, tokens in found),
+        arrivals_s=tuple((row.moment or 0.0) - start if timed else 0.0 for row in found),
+        input_tokens=tuple(row.given for row in found),
+        output_tokens=tuple(row.written for row in found),
+        seen_tokens=_seen(found),
+        timed=timed,
     )
 
 
-Row = tuple[float, int, int]
+class Row(NamedTuple):
+    """One line: seconds (None: not said), tokens in and out, and what the blocks of its prompt are called."""
+
+    moment: float | None
+    given: int
+    written: int
+    blocks: tuple[int, ...] = ()
+
+
+def _seen(rows: Sequence[Row]) -> tuple[int, ...]:
+    """How many tokens each prompt begins with that an earlier one began with too. A block's name stands for all
+    before it as well (Mooncake), so the first block that is new ends what was seen."""
+    if not any(row.blocks for row in rows):
+        return ()
+    known: set[int] = set()
+    found = []
+    for row in rows:
+        fresh = next((place for place, block in enumerate(row.blocks) if block not in known), len(row.blocks))
+        found.append(min(row.given, fresh * _HASHED_TOKENS))
+        known.update(row.blocks)
+    return tuple(found)
 
 
 def _bounded(lines: Iterable[str], name: str) -> Iterator[str]:
@@ -76,8 +116,8 @@ def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
         for cells in reader:
             if cells:
                 try:
-                    arrival, given, written = (cells[column] for column in columns)
-                    yield _row(_seconds(arrival), given, written)
+                    arrival, given, written = (None if column is None else cells[column] for column in columns)
+                    yield _row(None if arrival is None else _seconds(arrival), given, written)
                 except (IndexError, ValueError, OverflowError) as error:
                     raise _bad_line(name, reader.line_num, error) from None
     except csv.Error as error:
@@ -85,38 +125,52 @@ def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
 
 
 def _json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
-    keys: list[str] = []
+    keys: list[str | None] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             value = json.loads(line)
-            keys = keys or [list(value)[column] for column in _columns(list(value), name)]
-            arrival, given, written = (value[key] for key in keys)
-            yield _row(_milliseconds(arrival), given, written)
+            keys = keys or [None if at is None else list(value)[at] for at in _columns(list(value), name)]
+            arrival, given, written = (None if key is None else value[key] for key in keys)
+            moment = None if arrival is None and keys[0] is None else _milliseconds(arrival)
+            yield _row(moment, _tokens_of(given), written, _blocks(value.get("hash_ids")))
         except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise _bad_line(name, number, error) from None
 
 
-def _columns(header: list[str], name: str) -> tuple[int, int, int]:
-    """Where the arrival, the input and the output stand."""
+def _columns(header: list[str], name: str) -> tuple[int | None, int, int]:
+    """Where the arrival (if any), the input and the output stand."""
     plain = ["".join(letter for letter in word.lower() if letter.isalnum()) for word in header]
     places = [next((plain.index(word) for word in words if word in plain), None) for words in _NAMES.values()]
-    missing = [what for what, place in zip(_NAMES, places, strict=True) if place is None]
+    missing = [what for what, place in zip(_NAMES, places, strict=True) if place is None and what != "arrival"]
     if missing:
         shown = ", ".join(header)[:80]
         raise FormatError(f"{name} has no column for {' and '.join(missing)} among {shown!r}", hint=_HINT)
-    arrival, given, written = (place or 0 for place in places)
-    return arrival, given, written
+    arrival, given, written = places
+    return arrival, given or 0, written or 0
 
 
-def _row(moment: float, given: object, written: object) -> Row:
+def _tokens_of(given: object) -> object:
+    """A count, or the text that it would count: about four characters a token."""
+    return max(1, round(len(given) / 4)) if isinstance(given, str) and not given.strip().isdecimal() else given
+
+
+def _blocks(value: object) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    if not (isinstance(value, list) and all(type(one) is int for one in value)):
+        raise ValueError("hash_ids are whole numbers")
+    return tuple(value)
+
+
+def _row(moment: float | None, given: object, written: object, blocks: tuple[int, ...] = ()) -> Row:
     tokens = [float(str(value)) for value in (given, written)]
     if not all(isfinite(value) and 0 <= value <= _MOST_TOKENS for value in tokens):
         raise ValueError(f"{given!r} and {written!r} tokens")
-    if not isfinite(moment):
+    if moment is not None and not isfinite(moment):
         raise ValueError("the time is not finite")
-    return moment, max(1, round(tokens[0])), round(tokens[1])
+    return Row(moment, max(1, round(tokens[0])), round(tokens[1]), blocks)
 
 
 def _seconds(text: object) -> float:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from cotenant.domain.trace_summary import TokenSpread, TraceSummary
 from cotenant.report.document import Document, header
 from cotenant.report.tables import table
-from cotenant.units import format_seconds
+from cotenant.units import format_percent, format_seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
+_ENOUGH, _BURSTY = 100, 1.2  # so many requests, and gaps that vary so much, are more than Poisson's chance
 
 
 def trace_document(summary: TraceSummary, *, catalogue: str) -> Document:
@@ -30,12 +31,17 @@ def trace_document(summary: TraceSummary, *, catalogue: str) -> Document:
 
 def traffic_block(summary: TraceSummary) -> Document:
     """What a fleet file says of it: a rate, lengths, and weights by hour where the trace lasts a day."""
+    rate = {"requests_per_second": float(f"{summary.rate:.4g}")} if summary.timed else {}
     block: Document = {
-        "requests_per_second": float(f"{summary.rate:.4g}"),
+        **rate,
         "input_tokens": _lengths(summary.input_tokens),
         "output_tokens": _lengths(summary.output_tokens),
     }
-    return {**block, "by_hour": list(summary.by_hour)} if summary.by_hour else block
+    if summary.by_hour:
+        return {**block, "by_hour": list(summary.by_hour)}
+    if summary.timed and summary.requests >= _ENOUGH and summary.variation > _BURSTY:
+        return {**block, "arrivals": {"gamma": float(f"{summary.variation:.3g}")}}
+    return block
 
 
 def traffic_yaml(summary: TraceSummary) -> str:
@@ -51,11 +57,13 @@ def traffic_yaml(summary: TraceSummary) -> str:
 
 def print_trace(summary: TraceSummary, console: Console) -> None:
     """Figures and small plots, then the block to copy."""
-    console.print(
-        f"{summary.name}: {summary.requests:,} requests in {summary.duration_s:,.0f} s,"
-        f" {summary.rate:.3g} a second ({summary.peak_rate:.3g} in the busiest minute)",
-        style="bold",
+    when = (
+        f"{summary.requests:,} requests in {summary.duration_s:,.0f} s,"
+        f" {summary.rate:.3g} a second ({summary.peak_rate:.3g} in the busiest minute)"
+        if summary.timed
+        else f"{summary.requests:,} requests without times"
     )
+    console.print(f"{summary.name}: {when}", style="bold")
     console.print()
     grid = table(
         "tokens", "p50", "p95", "p99", "max", "mean", "shortest to longest", left=("shortest to longest",)
@@ -67,6 +75,17 @@ def print_trace(summary: TraceSummary, console: Console) -> None:
         )  # fmt: skip
     console.print(grid)
     console.print()
+    if summary.timed:
+        _print_times(summary, console)
+    if summary.seen_share is not None:
+        console.print(
+            f"begun before    {format_percent(summary.seen_share)} of input tokens, by the trace's hashes"
+        )
+    console.print()
+    console.print(traffic_yaml(summary), soft_wrap=True)
+
+
+def _print_times(summary: TraceSummary, console: Console) -> None:
     console.print(f"rate over time  {plot(summary.rates)}  up to {max(summary.rates):.3g} a second")
     console.print(
         f"burstiness      {summary.variation:.2f} by gaps (deviation / mean),"
@@ -77,8 +96,6 @@ def print_trace(summary: TraceSummary, console: Console) -> None:
         f"in flight       {mean:.1f} on average, {p99:,} at p99, {most:,} at most, at"
         f" {format_seconds(summary.token_s)} a token"
     )
-    console.print()
-    console.print(traffic_yaml(summary), soft_wrap=True)
 
 
 def plot(values: Sequence[float]) -> str:

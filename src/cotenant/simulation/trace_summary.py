@@ -34,16 +34,18 @@ def summary(trace: Trace, *, token_s: float) -> TraceSummary:
         name=trace.name,
         requests=len(arrivals),
         duration_s=whole,
-        rate=len(arrivals) / max(whole, 1.0),
-        peak_rate=_peak(arrivals, whole),
+        rate=len(arrivals) / max(whole, 1.0) if trace.timed else 0.0,
+        peak_rate=_peak(arrivals, whole) if trace.timed else 0.0,
         rates=tuple((parts / (whole / _PARTS)).tolist()),
         variation=float(gaps.std()) / mean if mean > 0 else 0.0,
         dispersion=burstiness(trace, 1.0),
         token_s=token_s,
-        concurrency=_in_flight(arrivals, np.array(trace.output_tokens) * token_s),
+        concurrency=_in_flight(arrivals, np.array(trace.output_tokens) * token_s) if trace.timed else (0.0, 0, 0),
         input_tokens=spread(trace.input_tokens),
         output_tokens=spread(trace.output_tokens),
         by_hour=_by_hour(arrivals) if whole >= _DAY_S else (),
+        seen_share=sum(trace.seen_tokens) / sum(trace.input_tokens) if trace.seen_tokens else None,
+        timed=trace.timed,
     )
 
 

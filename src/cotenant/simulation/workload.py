@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cotenant.domain.workload import Lengths, Trace, Traffic
+from cotenant.domain.workload import Arrivals, Lengths, Trace, Traffic
 from cotenant.estimation.lengths import length_model
-from cotenant.simulation.arrivals import NS_PER_S, by_hour, poisson
+from cotenant.simulation.arrivals import NS_PER_S, by_hour, gamma, on_off, poisson
 from cotenant.simulation.draws import Draws
 from cotenant.simulation.load import Requests
 
@@ -44,10 +44,18 @@ def workload(
         start = traffic.by_hour.index(max(traffic.by_hour))
         arrivals = by_hour(rate, traffic.by_hour, duration_s, times, start_hour=start)
     else:
-        arrivals = poisson(rate, duration_s, times)
+        arrivals = _arrivals(traffic.arrivals, rate, duration_s, times)
     inputs = _drawn(traffic.input_tokens or traffic.context_tokens, len(arrivals), sizes)
     outputs = _drawn(traffic.output_tokens or Lengths(p50=1), len(arrivals), sizes)
     return Workload(Requests.of(arrivals, inputs, outputs, priority), 0)
+
+
+def _arrivals(how: Arrivals, rate: float, duration_s: float, draws: Draws) -> list[int]:
+    if how.kind == "gamma":
+        return gamma(rate, duration_s, draws, variation=how.variation)
+    if how.kind == "on-off":
+        return on_off(rate * how.peak, duration_s, draws, on_s=how.on_s, off_s=how.off_s)
+    return poisson(rate, duration_s, draws)
 
 
 def traced(trace: Trace, *, priority: int = 0, duration_s: float | None = None) -> Requests:
