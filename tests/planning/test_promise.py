@@ -100,6 +100,15 @@ def test_ways_side_by_side() -> None:
     assert [one["strategy"] for one in document["strategies"]] == ["naive", "optimal"]
 
 
+def test_promised_and_simulated_only_ways() -> None:
+    optimal, promised, elastic = compare_plans(two(), ["optimal", "promised", "elastic"])
+    assert promised.holds
+    assert promised.cost_per_hour == pytest.approx(1.8)
+    assert elastic.cards == optimal.cards
+    assert "simulated only" in elastic.note
+    assert not optimal.note
+
+
 def test_a_strategy_that_there_is_not() -> None:
     with pytest.raises(InputError, match="no strategy 'best'"):
         compare_plans(two(), ["best"])

@@ -16,7 +16,11 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 )
 @click.option(
     "--compare", metavar="A,B,...",
-    help="Several ways side by side, each replayed: naive (each model alone, 16 bits), greedy, optimal.",
+    help="Several ways side by side, each replayed: naive (each model alone, 16 bits), greedy, optimal, promised.",
+)  # fmt: skip
+@click.option(
+    "--modes", type=click.Choice(["runnable", "all"]), default="runnable", show_default=True,
+    help="all: compare with ways to share a card that are simulated only (elastic KV, spatial).",
 )  # fmt: skip
 @click.option(
     "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
@@ -40,6 +44,7 @@ def command(
     fleet: str,
     output: Path | None,
     compare: str | None,
+    modes: str,
     replay: bool,
     priced: bool,
     seed: int,
@@ -57,6 +62,8 @@ def command(
     for file, hint in ((output, "-o"), (html, "--html")):
         if file is not None and not file.name:
             raise click.BadParameter("the name is empty", param_hint=hint)
+    if modes == "all":
+        compare = f"{compare or 'optimal'},elastic,spatial"
     chosen = {"--compare": compare, "--replay": replay, "--why": priced, "--from": previous, "--what-if": sweep}
     if sum(bool(value) for value in chosen.values()) > 1:
         raise click.UsageError(

@@ -1,4 +1,4 @@
-"""Ways to place one fleet, side by side: the usual sizing, the greedy plan, the optimum; each replayed."""
+"""Ways to place one fleet, side by side, each replayed: naive, greedy, optimal, with its promises kept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from cotenant.errors import CotenantError, InputError
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.naive import in_sixteen_bits, largest_offer, sixteen_bits, usual_settings, usual_sizing
+from cotenant.planning.promise import keep_promises
 from cotenant.planning.scenes import Replayer, declared_scenes, keeps_slo
 from cotenant.planning.solve import plan_fleet, written
 from cotenant.planning.solved import Progress, Solved, problem_of
 
-STRATEGIES = ("naive", "greedy", "optimal")
+SIMULATED = ("elastic", "spatial")
+"""Ways to share a card that no engine driver runs: the optimal plan, replayed as if one did."""
+
+STRATEGIES = ("naive", "greedy", "optimal", "promised", *SIMULATED)
+_ONLY_SIMULATED = "simulated only: no engine is driven so"
 
 
 def compare(
@@ -32,13 +37,18 @@ def compare(
         raise InputError(named, hint=f"some of {', '.join(STRATEGIES)}")
     makers: dict[str, Callable[[Fleet, Progress], Plan]] = {
         "naive": lambda fleet, _: usual_plan(fleet), "greedy": greedy_plan,
-        "optimal": lambda fleet, tell: plan_fleet(fleet, progress=tell),
+        "promised": lambda fleet, tell: keep_promises(fleet, replayer, progress=tell),
     }  # fmt: skip
+    best: Plan | None = None  # that of `optimal` and of those that are only simulated
     found = []
     for name in dict.fromkeys(strategies):
         progress(f"planning: {name}")
         asked = fleet if name != "naive" else _unquantised(fleet)
-        found.append(_contender(asked, name, makers[name](asked, progress), replayer))
+        if name in makers:
+            plan = makers[name](asked, progress)
+        else:
+            plan = best = best or plan_fleet(asked, progress=progress)
+        found.append(_contender(asked, name, plan, replayer))
     return tuple(found)
 
 
@@ -98,9 +108,9 @@ def _unquantised(fleet: Fleet) -> Fleet:
 def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> Contender:
     attainment: dict[str, float] | None = {}
     missed: tuple[str, ...] = ()
-    note = ""
+    note, policy = (_ONLY_SIMULATED, strategy) if strategy in SIMULATED else ("", "static")
     try:
-        attainment, missed = _replayed(fleet, plan, replayer)
+        attainment, missed = _replayed(fleet, plan, replayer, policy)
     except CotenantError as error:
         attainment, note = None, f"not replayed: {error.message}"
     shares = [gpu.headroom_bytes / gpu.capacity_bytes for gpu in plan.gpus if gpu.shares]
@@ -117,13 +127,15 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
     )
 
 
-def _replayed(fleet: Fleet, plan: Plan, replayer: Replayer) -> tuple[dict[str, float], tuple[str, ...]]:
+def _replayed(
+    fleet: Fleet, plan: Plan, replayer: Replayer, policy: str
+) -> tuple[dict[str, float], tuple[str, ...]]:
     """(the least attainment of each placed model over the declared scenes, who missed its SLO in one)."""
     placed = {replica.model for replica in plan.replicas}
     attainment: dict[str, float] = {}
     missed: dict[str, None] = {}
     for scene in declared_scenes(fleet):
-        replayed = replayer(plan, scene.models, scene.seconds)
+        replayed = replayer(plan, scene.models, scene.seconds, policy=policy)
         for request, one in zip(scene.models, replayed.models, strict=True):
             if request.name in placed:
                 attainment[request.name] = min(one.attainment, attainment.get(request.name, 1.0))

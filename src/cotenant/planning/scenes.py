@@ -7,16 +7,25 @@ each of them (in which all others come as they do in that hour), and traces in t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Plan
 from cotenant.domain.replay import ModelReplay, Replay
 from cotenant.domain.workload import Lengths, Trace, Traffic
 
-Replayer = Callable[[Plan, Sequence[ModelRequest], float], Replay]
-"""(plan, its models with the traffic to replay, seconds of it) -> what came of it: the port to the simulator."""
+
+class Replayer(Protocol):
+    """The port to the simulator: neither room knows the other."""
+
+    def __call__(
+        self, plan: Plan, models: Sequence[ModelRequest], seconds: float, /, *, policy: str = "static"
+    ) -> Replay:
+        """What comes of `seconds` of the models' traffic on the plan, its memory shared by `policy`."""
+        ...
+
 
 SHORTEST_S, LONGEST_S = 300.0, 1800.0
 ENOUGH = 100  # requests of the rarest model with an SLO: one in twenty then is five
