@@ -195,6 +195,7 @@ def plan(
     why: bool = False,
     seed: int = 0,
     previous: PlanSource | None = None,
+    time_limit: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Plan:
     """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap.
@@ -203,8 +204,9 @@ def plan(
     less company and all is planned again, until every SLO holds or nothing does (`promises_held`). With
     `previous`, a plan that runs (a value, a path, a mapping), of the cheapest plans one near it is taken, and
     `migration` says what stays, what moves and in which order. With `why` each wish is dropped once to see what it
-    costs (`relaxations`). `progress` is told what is being done. Where nothing fits the nearest plan comes back,
-    with `feasible` false and what each model without a place lacks.
+    costs (`relaxations`). After `time_limit` (``10s``) the best plan known by then is taken; `deterministic` is
+    then false, since another machine may know another. `progress` is told what is being done. Where nothing fits
+    the nearest plan comes back, with `feasible` false and what each model without a place lacks.
     """
     from cotenant.planning.change import plan_change
     from cotenant.planning.promise import keep_promises
@@ -215,9 +217,29 @@ def plan(
     question = load_fleet(fleet)
     if previous is not None:
         return plan_change(question, _running(previous, replay), progress=tell)
+    if time_limit is not None:
+        return _planned_within(question, time_limit, tell)
     if not replay:
         return plan_fleet(question, priced=why, progress=tell)
     return keep_promises(question, _replayer(question, seed, tell), progress=tell)
+
+
+def _planned_within(fleet: Fleet, time_limit: str, tell: Callable[[str], None]) -> Plan:
+    from dataclasses import replace
+    from functools import partial
+
+    from cotenant.edge.deadline import within
+    from cotenant.errors import InputError
+    from cotenant.planning.hurried import hurried_plan
+    from cotenant.planning.solve import plan_fleet
+    from cotenant.units import parse_seconds
+
+    seconds = parse_seconds(time_limit)
+    if seconds <= 0:
+        raise InputError("a time limit above zero is needed", hint="10s")
+    tell(f"packing, for {time_limit} at most")
+    found = within(seconds, partial(plan_fleet, fleet))
+    return hurried_plan(fleet, tell) if found is None else replace(found, deterministic=False)
 
 
 def what_if(

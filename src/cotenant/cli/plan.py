@@ -25,6 +25,10 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.option(
     "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
 )
+@click.option("--time-limit", metavar="TIME", help="Take the best plan that is known by then, as 10s.")
+@click.option(
+    "--candidates", "listed", is_flag=True, help="Only list the ways to serve each model, and what was dropped."
+)
 @click.option("--why", "priced", is_flag=True, help="Also say what each wish costs: a plan without each of them.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the replay.")
 @click.option(
@@ -46,6 +50,8 @@ def command(
     compare: str | None,
     modes: str,
     replay: bool,
+    time_limit: str | None,
+    listed: bool,
     priced: bool,
     seed: int,
     previous: str | None,
@@ -64,13 +70,24 @@ def command(
             raise click.BadParameter("the name is empty", param_hint=hint)
     if modes == "all":
         compare = f"{compare or 'optimal'},elastic,spatial"
-    chosen = {"--compare": compare, "--replay": replay, "--why": priced, "--from": previous, "--what-if": sweep}
+    chosen = {
+        "--compare": compare,
+        "--replay": replay,
+        "--why": priced,
+        "--from": previous,
+        "--what-if": sweep,
+        "--candidates": listed,
+    }
     if sum(bool(value) for value in chosen.values()) > 1:
         raise click.UsageError(
             f"{' and '.join(name for name, value in chosen.items() if value)} do not go together"
         )
     if html is not None and sweep is None:
         raise click.UsageError("--html draws --what-if")
+    if time_limit is not None and any(chosen.values()):
+        raise click.UsageError("--time-limit goes with a plan alone")
+    if listed:
+        return _listed(fleet, output, as_json)
     if sweep is not None:
         return _swept(fleet, sweep, points, output, html, as_json)
     if compare is not None:
@@ -80,7 +97,9 @@ def command(
     from cotenant.report.document import plan_document
 
     with progress() as report:
-        plan = api.plan(fleet, replay=replay, why=priced, seed=seed, previous=previous, progress=report)
+        plan = api.plan(
+            fleet, replay=replay, why=priced, seed=seed, previous=previous, time_limit=time_limit, progress=report
+        )
     _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:
         emit(document)
@@ -106,6 +125,22 @@ def _compared(fleet: str, strategies: str, seed: int, output: Path | None, as_js
     else:
         print_contenders(found, console())
     return FITS if any(not one.unplaced for one in found) else DOES_NOT_FIT
+
+
+def _listed(fleet: str, output: Path | None, as_json: bool) -> int:
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.planning.listed import ways_listed
+    from cotenant.report.candidates import print_ways, ways_document
+
+    question = api.load_fleet(fleet)
+    ways = ways_listed(question)
+    _written(document := ways_document(ways, catalogue=VERSION, input_hash=question.input_hash), output)
+    if as_json:
+        emit(document)
+    else:
+        print_ways(ways, console())
+    return FITS if {one.model for one in ways if one.offered} == {one.model for one in ways} else DOES_NOT_FIT
 
 
 def _swept(fleet: str, sweep: str, points: int, output: Path | None, html: Path | None, as_json: bool) -> int:

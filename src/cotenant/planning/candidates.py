@@ -44,11 +44,20 @@ SIXTEEN_BITS = ("bf16", "fp16")
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """A candidate that another one beats or equals in every respect."""
+
+    candidate: Candidate
+    by: Candidate
+
+
+@dataclass(frozen=True, slots=True)
 class Ways:
-    """What was found for one model: the candidates, and what was refused, with reasons."""
+    """What was found for one model: the candidates, what was refused, with reasons, and what another one beats."""
 
     candidates: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
+    dropped: tuple[Dropped, ...] = ()
 
 
 _ON_OFFER: IdentityCache[Ways] = IdentityCache(1024)
@@ -92,6 +101,7 @@ def ways_of(fleet: Fleet, number: int, pace: float = 1.0) -> Ways:
     return Ways(
         tuple(candidate for part in parts for candidate in part.candidates),
         tuple(refusal for part in parts for refusal in part.refusals),
+        tuple(dropped for part in parts for dropped in part.dropped),
     )
 
 
@@ -110,7 +120,15 @@ def _ways_on(fleet: Fleet, number: int, offer_number: int, pace: float) -> Ways:
             sizes += 1
             if sizes == TENSOR_PARALLEL_SIZES:
                 break
-    return Ways(undominated(found), tuple(refused))
+    kept = undominated(found)
+    return Ways(kept, tuple(refused), tuple(_dropped(found, kept)))
+
+
+def _dropped(found: Sequence[Candidate], kept: Sequence[Candidate]) -> Iterator[Dropped]:
+    staying = set(map(id, kept))
+    for one in found:
+        if id(one) not in staying:
+            yield Dropped(one, next(other for other in kept if _dominates(other, one)))
 
 
 def undominated(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:

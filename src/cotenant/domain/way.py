@@ -1,0 +1,24 @@
+"""One way to serve a model, and whether a plan may choose it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A format on a type of card, in groups of `tensor_parallel_size`, `replicas` of them (0: not sized).
+    `claim_bytes` are of one card; `busy` and `slack` as in the planner's problem (None: none, or not sized).
+    Where it is not `offered`, `reason` says what is better, or what forbids it."""
+
+    model: str
+    format: str
+    gpu: str
+    kv_cache_dtype: str
+    tensor_parallel_size: int
+    replicas: int
+    claim_bytes: int
+    busy: float | None
+    slack: float | None
+    offered: bool
+    reason: str

@@ -1,0 +1,65 @@
+"""Every way in which the models of a fleet may be served, as a reader may ask for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isinf
+
+from cotenant.domain.fleet import Fleet
+from cotenant.domain.way import Way
+from cotenant.planning.candidates import Dropped, ways_of
+from cotenant.planning.problem import Candidate, Refusal
+
+
+def ways_listed(fleet: Fleet) -> tuple[Way, ...]:
+    """Model by model: the candidates, those that another one beats, those that were refused."""
+    return tuple(way for number in range(len(fleet.models)) for way in _of(fleet, number))
+
+
+def _of(fleet: Fleet, number: int) -> Iterator[Way]:
+    found = ways_of(fleet, number)
+    for one in found.candidates:
+        yield _sized(fleet, one, "")
+    for dropped in found.dropped:
+        yield _sized(fleet, dropped.candidate, _beaten(dropped))
+    for refusal in found.refusals:
+        yield _refused(fleet, refusal)
+
+
+def _beaten(dropped: Dropped) -> str:
+    by = dropped.by
+    less = "as large and as fast" if by.claim_bytes == dropped.candidate.claim_bytes else "smaller, no slower"
+    kv = by.estimate.settings.kv_cache_dtype
+    return f"dominated by {by.format}{'' if kv == 'auto' else f' with {kv} cache'}: {less}, no worse in quality"
+
+
+def _sized(fleet: Fleet, one: Candidate, reason: str) -> Way:
+    return Way(
+        model=fleet.models[one.request].name,
+        format=one.format,
+        gpu=fleet.gpus[one.offer].gpu.name,
+        kv_cache_dtype=one.estimate.settings.kv_cache_dtype,
+        tensor_parallel_size=one.tensor_parallel_size,
+        replicas=one.replicas,
+        claim_bytes=one.claim_bytes,
+        busy=one.busy,
+        slack=None if isinf(one.slack) else one.slack,
+        offered=not reason,
+        reason=reason or one.reason,
+    )
+
+
+def _refused(fleet: Fleet, refusal: Refusal) -> Way:
+    return Way(
+        model=fleet.models[refusal.request].name,
+        format=refusal.format,
+        gpu=fleet.gpus[refusal.offer].gpu.name,
+        kv_cache_dtype="",
+        tensor_parallel_size=refusal.tensor_parallel_size,
+        replicas=0,
+        claim_bytes=0,
+        busy=None,
+        slack=None,
+        offered=False,
+        reason=refusal.reason,
+    )
