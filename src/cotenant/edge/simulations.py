@@ -27,6 +27,7 @@ class Prepared:
     plan: Plan
     models: tuple[ModelRequest, ...]
     hostings: tuple[Hosting, ...]
+    cards: int = 0  # owned or to be had, of the types that the plan takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,12 @@ def prepare(question: Fleet, found: Plan | None, traces: Traces, *, apart: bool,
         planned = plan_apart(question, progress=progress) if apart else plan_fleet(question, progress=progress)
     by_name = {request.name: request for request in models}
     hostings = [hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in planned.replicas]
-    return Prepared(planned, models, tuple(hostings))
+    return Prepared(planned, models, tuple(hostings), _cards(question, planned))
+
+
+def _cards(question: Fleet, planned: Plan) -> int:
+    types = {gpu.device.type for gpu in planned.gpus}
+    return sum(offer.count or offer.maximum or 0 for offer in question.gpus if offer.gpu.name in types)
 
 
 def replays(
@@ -112,5 +118,5 @@ def replayed(
     one = prepared[run.policy]
     return replay(
         one.plan, one.models, one.hostings, seed=run.seed, policy=run.policy, duration_s=duration_s,
-        patience_s=patience_s, progress=progress,
+        patience_s=patience_s, cards=one.cards, progress=progress,
     )  # fmt: skip

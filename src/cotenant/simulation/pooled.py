@@ -80,6 +80,11 @@ class PooledRequest:
         return self.given + len(self.tokens)
 
     @property
+    def length(self) -> int:
+        """Tokens that it will have."""
+        return self.given + self.written
+
+    @property
     def done(self) -> bool:
         """Whether all of its tokens came."""
         return len(self.tokens) >= self.written
@@ -108,7 +113,7 @@ class Pool:
         self.decoders = [_Card() for _ in range(pooling.decodes)]
         self.read: list[PooledRequest] = []  # read, and not yet taken over by a decoding card
         self.unread: list[PooledRequest] = []
-        self.switches = 0
+        self.switches, self.busy = 0, [0] * len(models)  # units that cards worked for each model
         self._calls: list[tuple[int, int, _Work, _Card | None]] = []
         self._count = 0
         self._work: dict[int, _Work] = {}
@@ -117,15 +122,15 @@ class Pool:
         """Whole units of time."""
         return int(seconds * round(1 / self.pooling.unit_s))
 
-    def run(self, requests: Sequence[PooledRequest]) -> None:
-        """Serve all of them; the outcome stands in their tokens."""
+    def run(self, requests: Sequence[PooledRequest], *, until: int | None = None) -> None:
+        """Serve all of them, or until that unit of time; the outcome stands in their tokens."""
         for card in self.readers:
             self._start(card, self._reading(card))
         for card in self.decoders:
             self._start(card, self._urgent(card) if self.pooling.urgent else self._decoding(card))
         for one in sorted(requests, key=lambda one: one.arrival):
             self._call(one.arrival, self._arriving(one), None)
-        while self._calls:
+        while self._calls and (until is None or self._calls[0][0] <= until):
             self.now, _, work, caller = heapq.heappop(self._calls)
             wait = next(work, None)
             if wait == _WAIT and caller is not None:
@@ -185,9 +190,10 @@ class Pool:
                 card.groups.popleft()
             yield from self._switch(card, one.model)
             a, b, c = self.models[one.model].prefill
-            took = self.units(a + b * one.context + c * one.context * one.context)
+            took = max(1, self.units(a + b * one.context + c * one.context * one.context))
             yield took
             card.fetched += took
+            self.busy[one.model] += took
             one.tokens.append(self.now)
             if not one.given_up:
                 self.unread.remove(one)
@@ -291,9 +297,10 @@ class Pool:
             self._accept(card, True)
 
     def _step(self, card: _Card, batch: Sequence[PooledRequest]) -> Generator[int, None, int]:
-        took = self.units(self._step_s(batch))
+        took = max(1, self.units(self._step_s(batch)))
         yield took
         card.fetched += took
+        self.busy[batch[0].model] += took
         for one in batch:
             if not one.done:
                 one.tokens.append(self.now)

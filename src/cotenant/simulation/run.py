@@ -22,11 +22,13 @@ from cotenant.simulation.residency import Residency, Resident
 from cotenant.simulation.timeline import Lived, timeline
 from cotenant.simulation.together import TOGETHER, cross_cost
 from cotenant.simulation.together import hosts as together
+from cotenant.simulation.tokenwise import TOKENWISE, check_pool
+from cotenant.simulation.tokenwise import serve as serve_tokenwise
 from cotenant.simulation.turns import residency_of
 from cotenant.simulation.workload import Workload, workload
 from cotenant.units import format_bytes
 
-POLICIES = (*TOGETHER, "swap", "swap-2", "restart")
+POLICIES = (*TOGETHER, "swap", "swap-2", "restart", *TOKENWISE)
 PATIENCE_S = 10.0
 DURATION_S = 300.0
 _COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
@@ -53,14 +55,16 @@ def replay(
     policy: str = "static",
     patience_s: float = PATIENCE_S,
     duration_s: float | None = None,
+    cards: int = 0,
     progress: Progress = lambda _: None,
 ) -> Replay:
     """What the plan's replicas make of `duration_s` seconds of traffic (by default its traces whole, else 300 s).
 
-    static, elastic, spatial: each replica keeps its place on its cards (`together`). The others: replicas take
-    turns in the memory of their cards (`residency`), `patience_s` being how long a request waits before a busy
-    neighbour makes room. The same seed gives the same answer. Raises InputError for an unknown policy, a patience
-    or a duration that is none.
+    static, elastic, spatial: each replica keeps its place on its cards (`together`). swap, swap-2, restart:
+    replicas take turns in the memory of their cards (`residency`), `patience_s` being how long a request waits
+    before a busy neighbour makes room. token, token-urgent: all models on all cards (`tokenwise`), of which there
+    are `cards`, idle ones among them. The same seed gives the same answer. Raises InputError for an unknown
+    policy, a patience or a duration that is none.
     """
     check_policy(policy)
     if not 0 <= patience_s < 1e8:
@@ -73,8 +77,11 @@ def replay(
     owner = {host: model for model in models for host in model.hosts}
     hosts = together(policy, [owner[place].work.requests for place in range(len(hostings))], hostings)
     turns = residency_of(plan, hosts, hostings) if policy == "static" else None
-    residency = turns if policy in TOGETHER else _residency(plan, hosts, hostings, policy, patience_s)
-    outcomes = _serve(policy, models, hosts, hostings, residency, span, progress)
+    if policy in TOKENWISE:
+        residency, outcomes = None, _pooled(policy, plan, models, hosts, hostings, span, cards)
+    else:
+        residency = turns if policy in TOGETHER else _residency(plan, hosts, hostings, policy, patience_s)
+        outcomes = _serve(policy, models, hosts, hostings, residency, span, progress)
     found = [_figures(model, outcomes, hostings, span) for model in models]
     end = max((host.last_fs for host in hosts), default=0) / 1e15
     return Replay(
@@ -181,6 +188,27 @@ def _model(number: int, request: ModelRequest, hostings: Sequence[Hosting], seed
         request.traffic, seed=seed, model=number, duration_s=span, step_s=step, priority=request.priority
     )
     return _Model(request, work, hosts)
+
+
+def _pooled(
+    policy: str,
+    plan: Plan,
+    models: Sequence[_Model],
+    hosts: Sequence[Host],
+    hostings: Sequence[Hosting],
+    span: float, cards: int,
+) -> list[Outcome]:  # fmt: skip
+    """All models on all cards; a model's first hosting says how it runs on one of them, and stands for it."""
+    cards = check_pool(plan, hostings, any(model.work.users for model in models), cards)
+    placed = [model for model in models if model.hosts]
+    found = serve_tokenwise(
+        policy, cards, [one.work.requests for one in placed], [hostings[one.hosts[0]] for one in placed],
+        [one.request.slo for one in placed], _GRACE * span + _GRACE_S,
+    )  # fmt: skip
+    outcomes = {one.hosts[0]: outcome for one, outcome in zip(placed, found, strict=True)}
+    for place, outcome in outcomes.items():
+        hosts[place].last_fs, hosts[place].replica.taken = outcome.end_ns * 10**6, len(outcome.status)
+    return [outcomes.get(place) or host.replica.outcome(0, 0) for place, host in enumerate(hosts)]
 
 
 def _serve(

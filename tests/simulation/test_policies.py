@@ -1,0 +1,60 @@
+"""Policies of `cotenant simulate`, on one small fleet: each ends, says the same twice, and does what it is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import cotenant
+from cotenant.domain.replay import Replay
+from cotenant.errors import CotenantError, UnsupportedError
+from cotenant.simulation.run import POLICIES
+
+FLEET: dict[str, Any] = {
+    "engine": "vllm@0.11",
+    "gpus": [{"type": "L40S", "count": 2}],
+    "models": [
+        {
+            "name": name,
+            "model": {"parameters": "7B", "layers": 32, "kv_heads": 8, "head_dim": 128},
+            "traffic": {
+                "requests_per_second": rate,
+                "input_tokens": {"p50": 300, "p95": 900, "max": 4000},
+                "output_tokens": {"p50": 60, "p95": 200, "max": 1000},
+            },
+            "slo": {"ttft": "8s", "tpot": "150ms"},
+        }
+        for name, rate in (("one", 0.6), ("two", 0.2))
+    ],
+}
+
+
+def replayed(policy: str, **options: Any) -> Replay:
+    return cotenant.simulate(FLEET, policy=policy, duration="40s", **options)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_serves_everybody_and_says_the_same_twice(policy: str) -> None:
+    found = replayed(policy)
+    assert found.policy == policy
+    assert {model.model for model in found.models} == {"one", "two"}
+    for model in found.models:
+        assert model.requests == model.finished + model.refused
+        assert model.ttft_s is not None
+        assert 0 < model.ttft_s.p50 <= model.ttft_s.p99
+    assert found == replayed(policy)
+
+
+def test_pooled_cards_are_of_one_kind_and_requests_come_by_rate() -> None:
+    one_card = {**FLEET, "gpus": [{"type": "L40S", "count": 1}]}
+    with pytest.raises(UnsupportedError, match="at least two cards"):
+        cotenant.simulate(one_card, policy="token", duration="10s")
+    closed = {**FLEET["models"][0], "traffic": {"concurrent": 2, "context_tokens": {"p95": 900}}}
+    with pytest.raises(UnsupportedError, match="need requests a second"):
+        cotenant.simulate({**FLEET, "models": [closed]}, policy="token", duration="10s")
+
+
+def test_no_other_policy() -> None:
+    with pytest.raises(CotenantError, match="no policy 'magic'"):
+        replayed("magic")
