@@ -18,6 +18,7 @@ from bench.step_time_rows import Record, read_records
 from bench.step_time_score import (
     Pair,
     Scored,
+    anchored_errors,
     bias,
     median_error,
     order_everywhere,
@@ -28,6 +29,7 @@ from bench.step_time_score import (
 )
 from bench.step_time_steps import step_rows
 from bench.table import Row, measured, show
+from cotenant.estimation.step_constants import ANCHORED, ANCHORED_FIRST_TOKEN
 
 _REACH = {
     "tpot_median": "<= 0.14",
@@ -54,8 +56,19 @@ def rows(scored: Scored) -> list[Row]:
         measured(
             "ttft_coverage", "", _REACH["interval_coverage"], lambda: (_share(scored.ttft), _ratio(scored.ttft)[1])
         ),
+        *_anchored("tpot", scored.tpot, ANCHORED),
+        *_anchored("ttft", scored.ttft, ANCHORED_FIRST_TOKEN),
         measured("interval_ratio_median", "", _REACH["interval_ratio_median"], lambda: _ratio(scored.tpot)),
     ]
+
+
+def _anchored(name: str, pairs: Sequence[Pair], interval: tuple[float, float]) -> list[Row]:
+    """One measured load of each configuration scales its others (`estimation.anchor`)."""
+    error, inside, count = anchored_errors(pairs, interval)
+    if not count:
+        return []
+    details = {"rows": count, "covered": round(inside, 3), "interval": list(interval)}
+    return [Row(f"{name}_median_anchored", error, "", "", "", details)]
 
 
 def refitted(records: Sequence[Record]) -> list[Row]:

@@ -38,7 +38,7 @@ class LeftOut:
     scored: Scored
 
 
-def refit(records: Iterable[Record], start: Fitted = GUESS, rounds: int = 4) -> Fitted:
+def refit(records: Iterable[Record], start: Fitted = GUESS, rounds: int = 3) -> Fitted:
     """The constants that err least on `records`."""
     import numpy as np
 

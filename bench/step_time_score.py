@@ -174,3 +174,30 @@ def order_everywhere(pairs: Sequence[Pair]) -> tuple[float, int]:
                 total += 1
                 right += (one.ours < two.ours) == (one.published < two.published)
     return right / total if total else float("nan"), total
+
+
+def anchored_errors(pairs: Sequence[Pair], interval: tuple[float, float]) -> tuple[float, float, int]:
+    """(Median error, share within `interval`, rows) where one load of each configuration scales all its others.
+
+    A configuration is a model on a card under an engine's version, in a precision, on so many ranks; its load of
+    middle concurrency is the one that was measured. Configurations with fewer than four loads are left out.
+    """
+    low, high = interval
+    factors: list[float] = []
+    for group in _configurations(pairs):
+        ordered = sorted(group, key=lambda pair: (pair.record["concurrency"] or 0, pair.record["isl"]))
+        known = ordered[len(ordered) // 2]
+        scale = known.published / known.ours
+        factors += [pair.published / (pair.ours * scale) for pair in ordered if pair is not known]
+    if not factors:
+        return float("nan"), float("nan"), 0
+    inside = sum(low <= factor <= high for factor in factors) / len(factors)
+    return median(abs(1 / factor - 1) for factor in factors), inside, len(factors)
+
+
+def _configurations(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    names = ("pub", "engine", "engine_version", "arch", "gpu", "precision", "tp")
+    groups: dict[tuple[object, ...], list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        groups[tuple(pair.record[name] for name in names)].append(pair)
+    return (group for group in groups.values() if len(group) >= 4)

@@ -83,7 +83,7 @@ def test_scores_and_rows() -> None:
     assert found["tpot_median"].details["records_left_out"] == 1
     assert set(found) == {
         "tpot_median", "tpot_p90", "ttft_median", "throughput_median", "order_right", "interval_coverage",
-        "ttft_coverage", "interval_ratio_median",
+        "ttft_coverage", "interval_ratio_median", "tpot_median_anchored", "ttft_median_anchored",
     }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Roofline:
     context (while a prompt is read, `prefill_attention_flops`: MLA then widens its latent row to heads).
     `matmul_factor` stretches matrix products on a slow kernel. `sequence_s` is what a step costs for each sequence
     however many ranks there are (scheduling, sampling), `launch_s` what it takes to launch a prefill kernel by
-    kernel (no CUDA graph holds it) while the card works.
+    kernel (no CUDA graph holds it) while the card works. The two factors scale whole steps to what was measured.
     """
 
     weights_bytes: float
@@ -59,15 +59,16 @@ class Roofline:
     low: float
     high: float
     why: str = ""
+    decode_factor: float = 1.0
+    prefill_factor: float = 1.0
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
         """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
         reading = self._weights_s(batch) + self._cache_s(batch, context_tokens)
         products = self.flops_per_token * batch * self.matmul_factor / self.compute_rate
         computing = products + self.attention_flops * context_tokens / self.attention_rate
-        return (
-            _norm(reading, computing) + self.overhead_s + (self.all_reduce_s_per_token + self.sequence_s) * batch
-        )
+        beside = self.overhead_s + (self.all_reduce_s_per_token + self.sequence_s) * batch
+        return (_norm(reading, computing) + beside) * self.decode_factor
 
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:
         """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
@@ -76,7 +77,8 @@ class Roofline:
         products = _norm(_norm(self._weights_s(tokens), multiplying), self.launch_s)
         # causal: a token attends to half of its prompt on average
         attention = self.prefill_attention_flops * square / 2 + self.windowed_flops_per_token * tokens
-        return products + attention / self.attention_rate + self.overhead_s + self.all_reduce_s_per_token * tokens
+        beside = self.overhead_s + self.all_reduce_s_per_token * tokens
+        return (products + attention / self.attention_rate + beside) * self.prefill_factor
 
     def active_experts(self, tokens: float) -> float:
         """Expected number of distinct experts a layer that `tokens` tokens reach: E (1 - (1 - k/E)^tokens)."""

@@ -19,25 +19,25 @@ class Fitted:
     """
 
     dense_bandwidth: float = 0.855
-    moe_bandwidth: float = 0.843
-    weight_only_moe: float = 0.765  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
+    moe_bandwidth: float = 0.833
+    weight_only_moe: float = 0.764  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
     kv_bandwidth: float = 0.97
-    compute_16: float = 0.80
-    compute_8: float = 0.567
-    compute_moe: float = 0.508  # grouped products: small matrices, uneven experts
+    compute_16: float = 0.792
+    compute_8: float = 0.57
+    compute_moe: float = 0.512  # grouped products: small matrices, uneven experts
     vllm_layer_s: float = 38e-6
     tensorrt_llm_layer_s: float = 34.5e-6
-    sglang_layer_s: float = 73e-6
-    moe_layer_s: float = 40.6e-6  # on top, where a layer routes: gate, sort, permute
-    fused_moe_layer_s: float = 22.5e-6  # the same where one call does all of it (4-bit floats on Blackwell)
-    all_reduce_s: float = 9.0e-6  # x sqrt(log2(ranks)), two a layer
-    fused_all_reduce_s: float = 7.45e-6  # TensorRT-LLM's, fused with the norm that follows
-    link: float = 0.378  # of a link's bandwidth, in all-reduces
+    sglang_layer_s: float = 72.3e-6
+    moe_layer_s: float = 40e-6  # on top, where a layer routes: gate, sort, permute
+    fused_moe_layer_s: float = 22.2e-6  # the same where one call does all of it (4-bit floats on Blackwell)
+    all_reduce_s: float = 9.08e-6  # x sqrt(log2(ranks)), two a layer
+    fused_all_reduce_s: float = 7.49e-6  # TensorRT-LLM's, fused with the norm that follows
+    link: float = 0.386  # of a link's bandwidth, in all-reduces
     sequence_s: float = 7.95e-6  # a step, for each sequence: scheduling and sampling, not split over ranks
-    eager_layer_s: float = 96e-6  # launching a layer of a prefill, which no CUDA graph holds
-    vllm_release: float = 1.055  # overhead of a minor release over the next one's
-    first_token_s: float = 8.2e-3
-    closed_queue: float = 1.89  # prefills that a first token waits for in a closed loop, besides its own
+    eager_layer_s: float = 95.1e-6  # launching a layer of a prefill, which no CUDA graph holds
+    vllm_release: float = 1.054  # overhead of a minor release over the next one's
+    first_token_s: float = 8.43e-3
+    closed_queue: float = 1.85  # prefills that a first token waits for in a closed loop, besides its own
 
 
 FITTED: Final = Fitted()
@@ -81,6 +81,10 @@ INTERFERENCE: Final = 1.0
 INTERVAL: Final = (0.72, 1.56)
 # A first token queues, and no record says how: its interval is that much wider at each end.
 FIRST_TOKEN_WIDER: Final = (0.65, 2.0)
+# What stays open once one configuration was measured: how far other loads of it lie, after scaling to one of them
+# (1,643 published TPOTs, 1,647 TTFTs: `python -m bench.step_time`, the rows that end in _anchored).
+ANCHORED: Final = (0.74, 1.27)
+ANCHORED_FIRST_TOKEN: Final = (0.58, 2.2)
 UNMEASURED: Final = (
     1.5  # an engine, a card's architecture or a kernel that was not: each end this much further out
 )

@@ -110,7 +110,7 @@ def linear(
     corner = exact.decode_step_s(many, many * short)
     per_context = (exact.decode_step_s(many, many * long) - corner) / (many * (long - short))
     along_batch = (corner - exact.decode_step_s(few, few * short)) / (many - few)
-    square = exact.prefill_attention_flops / 2 / exact.attention_rate
+    square = exact.prefill_attention_flops / 2 / exact.attention_rate * exact.prefill_factor
     start, end = prefill_range
     first = exact.prefill_s(start, 0.0)
     per_token = (exact.prefill_s(end, 0.0) - first) / (end - start)
