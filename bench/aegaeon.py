@@ -130,7 +130,7 @@ def peer(folder: Path, file: Path) -> float:
 def at_sixty(folder: Path | None) -> tuple[float, Mapping[str, object]]:
     """Tokens on time at 60 models, by the better of two policies: Aegaeon's turns, and ours.
 
-    Which model comes first in a round depends in its own simulator on addresses in memory; its turns in other orders
+    Which model comes first in a round depends in its own simulator on addresses in memory; turns in other orders
     give 0.964 to 0.973 here.
     """
     place = _given(folder)
