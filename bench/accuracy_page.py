@@ -25,8 +25,10 @@ How near the estimates come to what engines printed, over public logs and report
 `python -m bench.accuracy --gpu-records FILE --llama-records FILE --configs DIR --write docs/accuracy.md`; the
 records are not part of the repository. Ids, eligibility and denominators: a refusal counts as wrong, `uncertain`
 counts half in false_oom only, a pool's error is a share of the card's capacity. Input fields alone make the
-estimate; a record without a version is answered for every version that prints its fields. A random fifth of the
-rows (by id) was kept apart while rules were written, and is shown beside the rest.
+estimate; a record without a version is answered for every version that prints its fields. Where a post does not
+show its flags, the interval also holds what the batch may have been (16,384 tokens and 1,024 sequences, 2,048 and
+64), and a context that it does not tell may have been cut to 32,768. A random fifth of the rows (by id) was kept
+apart while rules were written, and is shown beside the rest.
 """
 
 
