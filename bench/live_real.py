@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.live_case import MIB, Gateway, plan_document
+from bench.live_streams import spoken
 from bench.table import CannotRunError, Row, measured
 from cotenant.domain.running import Command, EngineProcess, Health
 from cotenant.edge.engines import find_driver, processes
@@ -92,11 +93,9 @@ def wake(program: Path | None, models: str) -> tuple[float, Mapping[str, object]
 
 
 async def _ask(one: Gateway, model: str, how: Counter[str], seconds: list[float]) -> None:
-    from bench.live_streams import _spoken  # the same client as under trouble
-
     body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hi"}}], "max_tokens": 4}}'
     began = time.monotonic()
-    how[await _spoken(one.port, body.encode(), leaves=False)] += 1
+    how[await spoken(one.port, body.encode(), deadline_s=900)] += 1
     seconds.append(time.monotonic() - began)
 
 

@@ -56,7 +56,7 @@ async def stream(one: Gateway, rng: random.Random, ends: Ends) -> None:
     data = json.dumps(body).encode()
     try:
         async with asyncio.timeout(DEADLINE_S + SLACK_S):
-            how = await _spoken(one.port, data, leaves)
+            how = await spoken(one.port, data, leaves=leaves)
     except TimeoutError:
         how = "no end"
     except OSError:
@@ -64,11 +64,12 @@ async def stream(one: Gateway, rng: random.Random, ends: Ends) -> None:
     ends.judge(how, began)
 
 
-async def _spoken(port: int, data: bytes, leaves: bool) -> str:
+async def spoken(port: int, data: bytes, *, leaves: bool = False, deadline_s: float = DEADLINE_S) -> str:
+    """How a request ends for a client that reads all that comes, or leaves at once."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"X-Request-Timeout: {DEADLINE_S}\r\nContent-Length: {len(data)}\r\n\r\n"
+        f"X-Request-Timeout: {deadline_s}\r\nContent-Length: {len(data)}\r\n\r\n"
     )
     try:
         writer.write(head.encode() + data)
@@ -190,7 +191,7 @@ async def _well(one: Gateway, count: int) -> None:
 
     async def client() -> None:
         async with limit:
-            ends.how[await _spoken(one.port, body, leaves=False)] += 1
+            ends.how[await spoken(one.port, body)] += 1
 
     await asyncio.gather(*(client() for _ in range(count)))
 
