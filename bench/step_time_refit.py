@@ -19,7 +19,7 @@ GUESS = Fitted(
     dense_bandwidth=0.85, moe_bandwidth=0.75, weight_only_moe=0.8, kv_bandwidth=0.85, compute_16=0.7,
     compute_8=0.6, compute_moe=0.6, vllm_layer_s=40e-6, tensorrt_llm_layer_s=30e-6, sglang_layer_s=60e-6,
     moe_layer_s=20e-6, fused_moe_layer_s=20e-6, all_reduce_s=8e-6, fused_all_reduce_s=8e-6, link=0.7,
-    sequence_s=10e-6, eager_layer_s=60e-6, vllm_release=1.05, first_token_s=10e-3, closed_queue=1.0,
+    sequence_s=10e-6, eager_layer_s=60e-6, vllm_release=1.05, cdna_pace=1.5, first_token_s=10e-3, closed_queue=1.0,
 )  # fmt: skip
 _SHARES = tuple(
     name for name in Fitted.__dataclass_fields__ if "bandwidth" in name or "compute" in name or name == "link"

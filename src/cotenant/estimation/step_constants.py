@@ -18,26 +18,27 @@ class Fitted:
     peak (in 16 bits, in 8 or fewer, and, on top of either, in a mixture's grouped products). `_s` are seconds.
     """
 
-    dense_bandwidth: float = 0.855
-    moe_bandwidth: float = 0.833
-    weight_only_moe: float = 0.764  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
+    dense_bandwidth: float = 0.906
+    moe_bandwidth: float = 0.852
+    weight_only_moe: float = 0.751  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
     kv_bandwidth: float = 0.97
-    compute_16: float = 0.792
-    compute_8: float = 0.57
-    compute_moe: float = 0.512  # grouped products: small matrices, uneven experts
+    compute_16: float = 0.793
+    compute_8: float = 0.574
+    compute_moe: float = 0.523  # grouped products: small matrices, uneven experts
     vllm_layer_s: float = 38e-6
-    tensorrt_llm_layer_s: float = 34.5e-6
-    sglang_layer_s: float = 72.3e-6
-    moe_layer_s: float = 40e-6  # on top, where a layer routes: gate, sort, permute
-    fused_moe_layer_s: float = 22.2e-6  # the same where one call does all of it (4-bit floats on Blackwell)
-    all_reduce_s: float = 9.08e-6  # x sqrt(log2(ranks)), two a layer
-    fused_all_reduce_s: float = 7.49e-6  # TensorRT-LLM's, fused with the norm that follows
-    link: float = 0.386  # of a link's bandwidth, in all-reduces
-    sequence_s: float = 7.95e-6  # a step, for each sequence: scheduling and sampling, not split over ranks
-    eager_layer_s: float = 95.1e-6  # launching a layer of a prefill, which no CUDA graph holds
-    vllm_release: float = 1.054  # overhead of a minor release over the next one's
-    first_token_s: float = 8.43e-3
-    closed_queue: float = 1.85  # prefills that a first token waits for in a closed loop, besides its own
+    tensorrt_llm_layer_s: float = 37e-6
+    sglang_layer_s: float = 71e-6
+    moe_layer_s: float = 41.5e-6  # on top, where a layer routes: gate, sort, permute
+    fused_moe_layer_s: float = 23e-6  # the same where one call does all of it (4-bit floats on Blackwell)
+    all_reduce_s: float = 8.7e-6  # x sqrt(log2(ranks)), two a layer
+    fused_all_reduce_s: float = 7.3e-6  # TensorRT-LLM's, fused with the norm that follows
+    link: float = 0.403  # of a link's bandwidth, in all-reduces
+    sequence_s: float = 8e-6  # a step, for each sequence: scheduling and sampling, not split over ranks
+    eager_layer_s: float = 100e-6  # launching a layer of a prefill, which no CUDA graph holds
+    vllm_release: float = 1.055  # overhead of a minor release over the next one's
+    cdna_pace: float = 2.16  # how much longer steps take on AMD's CDNA than its data sheet says
+    first_token_s: float = 8.1e-3
+    closed_queue: float = 1.93  # prefills that a first token waits for in a closed loop, besides its own
 
 
 FITTED: Final = Fitted()

@@ -71,6 +71,8 @@ def roofline(
         low=low,
         high=high,
         why=f"roofline of {gpu.name} x{ranks}, {format.name if format else model.dtype}, {engine}",
+        decode_factor=_pace(gpu, fitted),
+        prefill_factor=_pace(gpu, fitted),
     )
 
 
@@ -291,6 +293,10 @@ def _overhead_s(model: ModelSpec, engine: str, ranks: int, fitted: Fitted, *, fu
     if engine == "tensorrt-llm":  # its kernel routes and multiplies in one
         routing = 0.0
     return model.num_layers * (layer + reduces) + _routing_layers(model) * routing
+
+
+def _pace(gpu: GpuSpec, fitted: Fitted) -> float:
+    return fitted.cdna_pace if gpu.architecture.startswith("CDNA") else 1.0
 
 
 def _is_fused(gpu: GpuSpec, format: QuantizationFormat | None) -> bool:  # noqa: A002
