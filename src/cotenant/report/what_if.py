@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cotenant.domain.what_if import Sweep, WhatIfPoint
@@ -63,19 +64,33 @@ def what_if_document(
     }
 
 
+def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Each value from half way to its neighbours, in ratio: plans change at once, not little by little."""
+    ends = [(one[0] * other[0]) ** 0.5 for one, other in pairwise(points)]
+    lefts = [points[0][0], *ends] if points else []
+    rights = [*ends, points[-1][0]] if points else []
+    return [
+        (at, value) for left, right, (_, value) in zip(lefts, rights, points, strict=True) for at in (left, right)
+    ]
+
+
 def what_if_html(sweep: Sweep, points: Sequence[WhatIfPoint], *, title: str) -> str:
     """One page: the cost with its bound, the cards by type, the figures."""
-    across = Axis(f"{sweep.name} x")
+    across = Axis(f"{sweep.name} x", lambda factor: f"{factor:g}", log=True)
     found = [one for one in points if one.value is not None]
     priced = any(one.cost_per_hour is not None for one in found)
     value = Axis("$/h" if priced else "cards", plain)
     lines = [
-        Series("cost" if priced else "cards", [(one.factor, one.value or 0.0) for one in found], 0),
-        Series("lower bound", [(one.factor, one.lower_bound) for one in found if one.lower_bound is not None], 1),
+        Series("cost" if priced else "cards", _steps([(one.factor, one.value or 0.0) for one in found]), 0),
+        Series(
+            "lower bound",
+            _steps([(one.factor, one.lower_bound) for one in found if one.lower_bound is not None]),
+            1,
+        ),
     ]
     types = list(dict.fromkeys(name for one in found for name in one.cards))
     layers = [
-        Series(name, [(one.factor, float(one.cards.get(name, 0))) for one in found], number)
+        Series(name, _steps([(one.factor, float(one.cards.get(name, 0))) for one in found]), number)
         for number, name in enumerate(types)
     ]
     rows = [[f"{one.factor:.3g}", _cost(one), _cards(one)] for one in points]
