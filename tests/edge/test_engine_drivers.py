@@ -74,6 +74,22 @@ def test_another_process_with_the_same_pid_is_left_alone():
         other.wait()
 
 
+def test_workers_that_outlive_their_parent_are_no_longer_ours_to_leave(tmp_path):
+    told = tmp_path / "worker"
+    code = f"import subprocess as s; pid = s.Popen(['sleep', '60']).pid; open({str(told)!r}, 'w').write(str(pid))"
+    process = processes.launch(
+        Command((sys.executable, "-c", code)), url="http://127.0.0.1:1", log=tmp_path / "log"
+    )
+    end = time.monotonic() + 10
+    while processes.alive(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    worker = int(told.read_text())
+    assert processes.start_of(worker) is not None
+    while not processes.gone(process) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert processes.start_of(worker) is None
+
+
 def test_what_health_says(tmp_path, stub):
     driver = find_driver("llama.cpp")
     call_json(stub.url, "/_stub", method="POST", body={"fail": "health"})

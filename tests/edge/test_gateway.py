@@ -361,6 +361,39 @@ def test_a_missing_engine_is_said_and_the_gateway_lives_on(own):
     assert one.ask("/health")[0] == 200
 
 
+def test_headers_that_never_end_close_the_connection(monkeypatch):
+    import asyncio
+
+    from aiohttp import web
+
+    from cotenant.edge.gateway import guard
+
+    monkeypatch.setattr(guard, "HEADERS_S", 0.2)
+
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        request.protocol.disarm()
+        await asyncio.sleep(0.6)  # a slow answer is not a slow request
+        return web.Response(text="fine")
+
+    async def scene() -> tuple[bytes, bytes]:
+        server = await asyncio.get_running_loop().create_server(guard.GuardedServer(handle), "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        reader, slow = await asyncio.open_connection("127.0.0.1", port)
+        slow.write(b"GET / HTTP/1.1\r\nHost: x\r\nA: ")
+        cut = await asyncio.wait_for(reader.read(), 5)
+        other, whole = await asyncio.open_connection("127.0.0.1", port)
+        whole.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = await asyncio.wait_for(other.read(), 5)
+        slow.close()
+        whole.close()
+        server.close()
+        return cut, answer
+
+    cut, answer = asyncio.run(scene())
+    assert cut == b""
+    assert answer.endswith(b"fine")
+
+
 def refused(*words: str) -> str:
     done = CliRunner().invoke(cli, ["serve", *words])
     assert done.exit_code == 1, done.output
@@ -376,6 +409,8 @@ def test_hostile_plans_and_wrong_beginnings_are_refused(tmp_path):
     keys.chmod(0o644)
     assert "can be read by others" in refused(str(plan), "--api-keys", str(keys))
     assert "no keys are given" in refused(str(plan), "--host", "0.0.0.0", "--state", str(tmp_path / "s"))
+    own_port = str(document["replicas"][0]["port"])
+    assert "gives port" in refused(str(plan), "--port", own_port, "--state", str(tmp_path / "s"))
     assert "no program" in refused(str(plan), "--engine-binary", "llama.cpp=/nowhere")
     assert "not NAME=VALUE" in refused(str(plan), "--url", "alpha")
     assert "no replica or model" in refused(str(plan), "--url", "gamma=http://127.0.0.1:1")

@@ -93,6 +93,32 @@ def alive(process: EngineProcess) -> bool:
     return start_of(process.pid) == process.started
 
 
+def gone(process: EngineProcess) -> bool:
+    """Whether nothing of it is left: neither the process nor what it started in its session. Workers that outlive
+    their parent hold memory, and are killed here."""
+    if alive(process):
+        return False
+    if start_of(process.pid) is not None:
+        return True  # another process has its number by now: no session of ours can go by it
+    left = _session(process.pid)
+    for pid in left:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return not left
+
+
+def _session(leader: int) -> list[int]:
+    """Live processes of the session that `leader` began. Source: proc(5), stat: session is field 6."""
+    found: list[int] = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            stat = place.read_bytes()
+            fields = stat[stat.rindex(b")") + 2 :].split()
+            if int(fields[3]) == leader and fields[0] not in (b"Z", b"X"):
+                found.append(int(place.parent.name))
+    return found
+
+
 def same_command(process: EngineProcess) -> bool:
     """Whether it was started with the command that we remember; a script's interpreter may stand before it."""
     try:
@@ -132,10 +158,10 @@ def stop(process: EngineProcess, *, grace_s: float = 5.0) -> bool:
         ask_to_stop(process, kill=kill)
         end = time.monotonic() + patience_s
         while time.monotonic() < end:
-            if not alive(process):
+            if gone(process):
                 return True
             time.sleep(0.02)
-    return not alive(process)
+    return gone(process)
 
 
 def exit_status(process: EngineProcess) -> int | None:

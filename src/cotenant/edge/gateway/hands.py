@@ -165,7 +165,7 @@ class EngineHands:
             await asyncio.sleep(WATCH_S)
             for place, engine in enumerate(self.engines):
                 process = engine.process
-                if process is None or processes.alive(process):
+                if process is None or not processes.gone(process):
                     continue
                 engine.process = None
                 if engine.task is not None:

@@ -65,6 +65,9 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
             f"{options.host} can be reached by others, and no keys are given",
             hint="--api-keys FILE, or --allow-anonymous where the network itself is closed",
         )
+    mine = [one.id for one in fleet.launches if not one.url and one.port == options.port]
+    if mine and options.port:
+        raise InputError(f"the plan gives port {options.port} to {mine[0]}", hint="--port N")
     journal = Journal(options.state)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -1,0 +1,64 @@
+"""From a plan to what is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.live_case import MIB, plan_document
+from cotenant.errors import InputError
+from cotenant.readers.plan_document import read_plan
+from cotenant.serving.from_plan import fleet_of
+from cotenant.serving.settings import SECOND
+
+MODELS = {"alpha": 100 * MIB, "beta": 200 * MIB}
+
+
+def test_bytes_slots_and_commands_come_from_the_plan():
+    plan = read_plan(plan_document(MODELS, 300 * MIB, slots=3))
+    fleet = fleet_of(plan)
+    assert [host.awake_bytes for host in fleet.hosts] == [100 * MIB, 200 * MIB]
+    assert {host.slots for host in fleet.hosts} == {3}
+    assert fleet.devices.bytes == (300 * MIB,)
+    assert fleet.names == {"alpha": "alpha", "beta": "beta"}
+    assert fleet.launches[0].port == plan.replicas[0].port
+    assert fleet.launches[0].devices == ()  # all layers on the processor
+    assert fleet.sleep_levels == (0, 0)
+    assert fleet.hosts[0].load_ns < 3 * SECOND
+
+
+def test_engines_that_run_elsewhere_take_none_of_our_bytes():
+    fleet = fleet_of(read_plan(plan_document(MODELS, 100 * MIB)), urls={"beta": "http://gpu-2:8000"})
+    assert [host.ours for host in fleet.hosts] == [True, False]
+    assert fleet.hosts[1].devices == ()
+    assert fleet.launches[1].url == "http://gpu-2:8000"
+    with pytest.raises(InputError, match="no replica or model 'gamma'"):
+        fleet_of(read_plan(plan_document(MODELS, 100 * MIB)), urls={"gamma": "http://x"})
+
+
+def test_sleep_levels_and_adapters():
+    document = plan_document({"chat": 100 * MIB}, 300 * MIB, engine="vllm@0.21")
+    (replica,) = document["replicas"]
+    for name in ("n_ctx", "n_parallel", "n_gpu_layers"):
+        del replica[name]
+    replica["sharing"] = "sleep"
+    replica["checkpoint"] = "org/model"
+    fleet = fleet_of(read_plan(document))
+    assert fleet.sleep_levels == (1,)
+    assert fleet.hosts[0].can_sleep
+    assert fleet.launches[0].devices == (0,)
+    replica["adapters"] = [{"name": "legal", "rank": 8, "source": "/adapters/legal", "share": None}]
+    assert fleet_of(read_plan(document)).names == {"chat": "chat", "legal": "chat"}
+
+
+def test_a_plan_over_two_machines_needs_addresses():
+    document = plan_document(MODELS, 300 * MIB)
+    away = dict(document["gpus"][0], node=1)
+    document["gpus"].append(away)
+    document["gpus"][0]["replicas"], away["replicas"] = (
+        document["gpus"][0]["replicas"][:1],
+        document["gpus"][0]["replicas"][1:],
+    )
+    document["replicas"][1]["devices"] = [{"type": "CPU", "node": 1, "index": 0}]
+    with pytest.raises(InputError, match="another machine"):
+        fleet_of(read_plan(document))
+    assert fleet_of(read_plan(document), urls={"beta": "http://other:1"}).hosts[0].ours
