@@ -47,13 +47,9 @@ def find_cards(problem: Problem, loads: Loads, candidate: Candidate) -> tuple[tu
     """Cards for every replica: each inside one node, opened cards first, the fullest that still fits."""
     nodes: dict[tuple[int, int], list[int]] = defaultdict(list)
     size = candidate.tensor_parallel_size
-    empty: dict[tuple[int, int], int] = defaultdict(int)
-    spare = candidate.ranks if candidate.request not in problem.pins else len(problem.cards)
-    for number in loads.cards_of(candidate.offer):
-        card = problem.cards[number]
-        alike = (card.node if size > 1 else -1, card.room_bytes)
-        if empty[alike] < spare and loads.fits(candidate, number):
-            empty[alike] += not loads.is_used(number)  # of empty cards that are alike, no more than could serve
+    for number in loads.cards_for(candidate):
+        if loads.fits(candidate, number):
+            card = problem.cards[number]
             nodes[card.offer, card.node].append(number)
     groups: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     for cards in nodes.values():

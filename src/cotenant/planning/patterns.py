@@ -17,11 +17,13 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any, Literal
 
+from cotenant.planning.pattern_arrays import PatternArrays, compiled
 from cotenant.planning.problem import Problem
 from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
 
 _CELLS = 512
 _EPSILON = 1e-9
+_COMPILE_FROM = 24  # models at a site: fewer are found before a compiler is loaded
 
 Keep = Literal["smallest", "best", "all"]
 Option = tuple[int, float, float, int]
@@ -68,6 +70,7 @@ class PatternSearch:
             if options:
                 self._places[seat.request].append((number, min(one[0] for one in options), options))
         self._against = {request: bits_against(problem, request) for request in self._places}
+        self._arrays: PatternArrays | None = None
 
     def _options(self, seat: Seat) -> Iterator[Option]:
         for option in seat.options:
@@ -123,6 +126,9 @@ class PatternSearch:
     def _search(self, values: Sequence[float], floor: float, limit: int, *, every: bool) -> Found:
         if self._room <= 0:
             return Found((), 0.0, 0, complete=True)
+        core = compiled() if len(self._places) >= _COMPILE_FROM else None
+        if core is not None:
+            return self._compiled(core, values, floor, limit, every=every)
         groups = self._groups(values, -1.0 if every else _EPSILON)
         bounds = self._bounds(groups)
         unit, count = self._unit, len(groups)
@@ -162,6 +168,16 @@ class PatternSearch:
         complete = nodes <= limit
         most = floor if complete else bounds[0][-1]
         return Found(tuple(map(self._pattern, found)), most, nodes, complete)
+
+    def _compiled(self, core: Any, values: Sequence[float], floor: float, limit: int, *, every: bool) -> Found:
+        """The same by `pattern_core`: the same nodes in the same order."""
+        if self._arrays is None:
+            self._arrays = PatternArrays(self._places, self._against, len(self._problem.names))
+        chosen, most, nodes, complete = self._arrays.search(
+            core, values, least=-1.0 if every else _EPSILON, room=self._room, unit=self._unit, floor=floor,
+            limit=limit, every=every,
+        )  # fmt: skip
+        return Found(tuple(map(self._pattern, chosen)), most, nodes, complete)
 
     def _pattern(self, chosen: Chosen) -> Pattern:
         triples = tuple((self._seats[seat], seat, option) for seat, option in chosen)

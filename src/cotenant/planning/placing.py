@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from math import ceil, gcd
 
+from cotenant.errors import SolverError
+from cotenant.planning.blocks import improve_by_blocks
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.neighbourhoods import improve
@@ -27,7 +29,7 @@ from cotenant.planning.relaxation import Prices, Relaxation
 from cotenant.planning.resource_bound import resource_bound
 from cotenant.planning.seating import Seated, Space, Unseated, assignments_of, seat_patterns
 from cotenant.planning.sites import Pattern, Seat, pattern_of, seats_of, sites_of
-from cotenant.planning.ties import Ties
+from cotenant.planning.ties import Ties, polished
 
 MOST_GROUPS = 150_000  # of models at sites whose patterns are priced: rounds of generation times their number
 FEWEST_ROUNDS = 10
@@ -35,7 +37,12 @@ SEARCH_NODES = 400_000
 QUICK_NODES = 15_000
 LISTING_NODES = 30_000
 MOST_STEPS = 8
-PARTS = 40
+MOST_LISTED = 1_200  # patterns in an integer program that is to prove
+PARTS = 24
+MOST_AT_ONCE = 300  # models: beyond, the relaxation over all of them costs more than it gains
+MODELS_A_DIVE = 15  # of a large fleet: as many parts as that many models each
+MODELS_A_PROGRAM = 15
+ENOUGH = 0.005  # of a large fleet's cost: nearer to the bound, parts gain little
 _TOLERANCE = 1e-6
 _SMALLEST_STEP = 1e-3
 
@@ -55,16 +62,19 @@ def place_by_patterns(problem: Problem) -> Placement | None:
     """The best placement of all models, cost first, with its bound and gap; None when none was found."""
     if not problem.cards or not all(problem.candidates):
         return None
+    greedy = place_greedily(problem)
+    if len(problem.names) > MOST_AT_ONCE and len(greedy.placed) == len(problem.names):
+        return _place_by_blocks(problem, greedy)
     space = Space(problem, sites_of(problem), seats_of(problem))
     total = sum(site.weight * len(site.cards) for site in space.sites)
-    greedy = _greedy_patterns(space)
+    greedy_patterns = _patterns_of(space, greedy)
     relaxation = Relaxation(problem, space.sites, space.seats, missing=total + 1.0)
     relaxation.add(_singles(space))
-    relaxation.add(pattern for _, pattern in greedy or ())
+    relaxation.add(pattern for _, pattern in greedy_patterns or ())
     prices = relaxation.solve(rounds=_rounds(space), limit=SEARCH_NODES).prices
     if prices.bound > total + _TOLERANCE:
         return None  # even fractions of patterns leave a model out
-    search = _Search(space, relaxation, prices, total, greedy)
+    search = _Search(space, relaxation, prices, total, greedy_patterns)
     search.run()
     if search.best is None:
         return None
@@ -72,6 +82,25 @@ def place_by_patterns(problem: Problem) -> Placement | None:
     order = [name for name in problem.objective if name != "cost"]
     seated = Ties(full, prices, search.cost, _moved(full, space, search.best)).settle(order)
     return _placement(full, seated, min(search.bound, search.cost), search.cost)
+
+
+def _place_by_blocks(problem: Problem, greedy: Placement) -> Placement:
+    """Large fleets: parts one after the other under the bound of memory; precisions are polished at the end."""
+    weights = [problem.weight(card) for card in problem.cards]
+    bound = rounded_up(resource_bound(problem), weights)
+    models = len(problem.names)
+    found = improve_by_blocks(
+        problem, greedy, dives=models // MODELS_A_DIVE, programs=models // MODELS_A_PROGRAM,
+        step=step_of(weights), enough=bound / (1 - ENOUGH),
+    )  # fmt: skip
+    best = Placement(found, 0.0, 0.0, None, proven=False)
+    full = Space(problem, sites_of(problem), seats_of(problem, dominated=True))
+    seated = _patterns_of(full, best)
+    if seated is None:
+        raise SolverError("a part of a large fleet lost a model")
+    cost = _cost(full, seated)
+    order = [name for name in problem.objective if name != "cost"]
+    return _placement(full, polished(full, seated, order), min(bound, cost), cost)
 
 
 def _rounds(space: Space) -> int:
@@ -105,6 +134,7 @@ class _Search:
             self.best = improve(
                 self._space,
                 self._relaxation,
+                self._prices,
                 self.best,
                 rounds=PARTS,
                 enough=self.bound,
@@ -134,7 +164,7 @@ class _Search:
         """Look at every placement that costs `most` or less: the cheapest becomes the best; without one the bound
         goes above `most`. Whether that could be done within `nodes` of listing."""
         listing = list_patterns(self._space, self._prices, most, most_nodes=nodes)
-        if not listing.complete:
+        if not listing.complete or len(listing.patterns) > MOST_LISTED:
             return False
         cost = Limit(lambda one: self._space.sites[one.site].weight, lambda _: 0.0, most + _TOLERANCE)
         found = self._partition.minimise(
@@ -203,14 +233,16 @@ def _singles(space: Space) -> list[Pattern]:
     return found
 
 
-def _greedy_patterns(space: Space) -> Seated | None:
-    """The greedy placement as patterns on cards; None where it leaves a model out."""
-    greedy = place_greedily(space.problem)
-    if len(greedy.placed) < len(space.problem.names):
+def _patterns_of(space: Space, placement: Placement) -> Seated | None:
+    """A placement as patterns on cards; None where it leaves a model out."""
+    if len(placement.placed) < len(space.problem.names):
         return None
+    seats: dict[int, list[tuple[int, Seat]]] = defaultdict(list)
+    for number, seat in enumerate(space.seats):
+        seats[seat.request].append((number, seat))
     on: dict[int, list[tuple[Seat, int, int]]] = defaultdict(list)
-    for each in greedy.assignments:
-        triple = _seat_for(space, each.candidate)
+    for each in placement.assignments:
+        triple = _seat_for(space, seats[each.candidate.request], each.candidate)
         for card in each.each_card():
             on[card].append(triple)
     site_of = {card: number for number, site in enumerate(space.sites) for card in site.cards}
@@ -220,10 +252,11 @@ def _greedy_patterns(space: Space) -> Seated | None:
     ]
 
 
-def _seat_for(space: Space, candidate: Candidate) -> tuple[Seat, int, int]:
-    """The seat and option that take the place of a candidate: itself, or one that dominates it."""
-    for number, seat in enumerate(space.seats):
-        if (seat.request, seat.offer) != (candidate.request, candidate.offer):
+def _seat_for(space: Space, seats: Sequence[tuple[int, Seat]], candidate: Candidate) -> tuple[Seat, int, int]:
+    """The seat, of those of its model, and option that take the place of a candidate: itself, or one that
+    dominates it."""
+    for number, seat in seats:
+        if seat.offer != candidate.offer:
             continue
         if (seat.ranks, seat.tensor_parallel_size) != (candidate.ranks, candidate.tensor_parallel_size):
             continue

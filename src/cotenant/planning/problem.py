@@ -161,17 +161,35 @@ class Loads:
         self._problem = problem
         self._on: dict[int, list[Candidate]] = {}
         self._taken: dict[int, int] = {}
-        self._by_offer: dict[int, list[int]] = {}
+        self._opened: dict[int, list[int]] = {}
+        self._untouched: dict[int, dict[tuple[int, int], list[int]]] = {}
         for number, card in enumerate(problem.cards):
-            self._by_offer.setdefault(card.offer, []).append(number)
+            nodes = self._untouched.setdefault(card.offer, {})
+            nodes.setdefault((card.node, card.room_bytes), []).append(number)
+        self._sizes = {key: len(cards) for nodes in self._untouched.values() for key, cards in nodes.items()}
 
     def on(self, card: int) -> tuple[Candidate, ...]:
         """The candidates with a rank on that card."""
         return tuple(self._on.get(card, ()))
 
-    def cards_of(self, offer: int) -> tuple[int, ...]:
-        """The numbers of an offer's cards."""
-        return tuple(self._by_offer.get(offer, ()))
+    def cards_for(self, candidate: Candidate) -> Iterator[int]:
+        """Cards that may be worth asking `fits`: all opened ones of the offer, and of the others that are alike no
+        more than could serve; a pinned model is offered every card."""
+        yield from sorted(self._opened.get(candidate.offer, ()))
+        pinned = candidate.request in self._problem.pins
+        size = candidate.tensor_parallel_size
+        left: dict[int, int] = {}
+        for (node, room), cards in self._untouched.get(candidate.offer, {}).items():
+            if pinned:
+                yield from cards
+                continue
+            whole = size == 1 or len(cards) == self._sizes[node, room]  # no opened card to share a group with
+            if room < candidate.claim_bytes or (whole and left.setdefault(room, candidate.replicas) <= 0):
+                continue
+            taken = cards[: candidate.ranks]
+            if whole:
+                left[room] -= len(taken) // size
+            yield from taken
 
     def free_bytes(self, card: int) -> int:
         """Room left on that card, headroom apart."""
@@ -202,6 +220,10 @@ class Loads:
     def add(self, candidate: Candidate, cards: Iterable[int]) -> None:
         """Put one rank on each of `cards`."""
         for card in cards:
+            if card not in self._on:
+                where = self._problem.cards[card]
+                self._opened.setdefault(where.offer, []).append(card)
+                self._untouched[where.offer][where.node, where.room_bytes].remove(card)
             self._on.setdefault(card, []).append(candidate)
             self._taken[card] = self._taken.get(card, 0) + candidate.claim_bytes
 

@@ -15,12 +15,17 @@ from cotenant.planning.problem import Problem
 
 def resource_bound(problem: Problem) -> float:
     """The least that all models can cost together, in the problem's weights; infinite where a model has no way."""
+    return sum(resource_prices(problem))
+
+
+def resource_prices(problem: Problem) -> tuple[float, ...]:
+    """The least that each model's memory can cost."""
     price: dict[int, float] = {}
     for card in problem.cards:
         if card.room_bytes > 0:
             rate = problem.weight(card) / card.room_bytes
             price[card.offer] = min(price.get(card.offer, inf), rate)
-    return sum(
+    return tuple(
         min((one.ranks * one.claim_bytes * price.get(one.offer, inf) for one in ways), default=inf)
         for ways in problem.candidates
     )

@@ -1,0 +1,199 @@
+"""Large fleets in parts: a few cards are emptied and their models placed anew as a small problem of its own.
+
+For hundreds of models the relaxation over all of them takes longer than it is worth: memory alone bounds such
+fleets to within a per cent or so of it (`resource_bound`), because many models leave little room unused by chance.
+Each part is a whole problem with its own cards, so nodes, pins and wishes hold in it as in any other; what it
+finds takes the place of what was there when it costs less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cotenant.planning.neighbourhoods import scattered
+from cotenant.planning.partition import cheapest_cover, trimmed
+from cotenant.planning.problem import Assignment, Card, Placement, Problem
+from cotenant.planning.relaxation import Relaxation
+from cotenant.planning.resource_bound import resource_bound, resource_prices
+from cotenant.planning.seating import Space, Unseated, assignments_of, seat_patterns
+from cotenant.planning.sites import Pattern, seats_of, sites_of
+
+_LARGE, _SMALL = 60, 24  # models of a part: first those that a dive places, then those that a program does
+_GENERATIONS = 30
+_DIVE_ROUNDS = 80
+_SEARCH_NODES = 200_000
+_PROGRAM_NODES = 10
+_TOLERANCE = 1e-6
+
+
+def improve_by_blocks(
+    problem: Problem, start: Placement, *, dives: int, programs: int, step: float, enough: float
+) -> tuple[Assignment, ...]:
+    """The best assignments after so many parts, or the first that cost `enough` or less.
+
+    `dives` large parts are rounded from their relaxation, which is quick and takes most of the waste away; then
+    `programs` small ones are solved as integer programs.
+    """
+    search = _Blocks(problem, start)
+    for turn in range(dives + programs):
+        if search.cost <= enough + _TOLERANCE:
+            break
+        search.improve(turn, max(step, 10 * _TOLERANCE), by_dive=turn < dives)
+    return search.assignments
+
+
+class _Blocks:
+    """Assignments by model, and which models sit on each used card."""
+
+    def __init__(self, problem: Problem, start: Placement) -> None:
+        self._problem = problem
+        self._worth = resource_prices(problem)
+        self._chosen = {one.candidate.request: one for one in start.assignments}
+        self._on: dict[int, set[int]] = {}
+        for request, one in self._chosen.items():
+            for card in one.each_card():
+                self._on.setdefault(card, set()).add(request)
+
+    @property
+    def assignments(self) -> tuple[Assignment, ...]:
+        """By model."""
+        return tuple(one for _, one in sorted(self._chosen.items()))
+
+    @property
+    def cost(self) -> float:
+        """Of the cards in use."""
+        return self._weight(self._on)
+
+    def _weight(self, cards: Iterable[int]) -> float:
+        return sum(self._problem.weight(self._problem.cards[card]) for card in sorted(cards))
+
+    def improve(self, turn: int, step: float, *, by_dive: bool) -> None:
+        """Draw a part, solve it, and keep what it finds where that costs `step` less or more."""
+        cards = self._draw(turn, _LARGE if by_dive else _SMALL)
+        models = sorted({request for card in cards for request in self._on[card]})
+        cost = self._weight(cards)
+        usable = sorted({*cards, *self._unused(models, cost)})
+        part = part_of(self._problem, models, usable)
+        found = _solved(part, cost - step, by_dive=by_dive)
+        if found is not None:
+            self._take(found, part, models, cards, usable)
+
+    def _take(
+        self,
+        found: Sequence[Assignment],
+        part: Problem,
+        models: Sequence[int],
+        cards: Iterable[int],
+        usable: Sequence[int],
+    ) -> None:
+        """What a part found, in this problem's numbers, instead of what was on `cards`."""
+        for card in cards:
+            del self._on[card]
+        for one in found:
+            request = models[one.candidate.request]
+            ways = part.candidates[one.candidate.request]
+            candidate = self._problem.candidates[request][ways.index(one.candidate)]
+            places = tuple(tuple(usable[card] for card in group) for group in one.cards)
+            self._chosen[request] = Assignment(candidate, places)
+            for card in self._chosen[request].each_card():
+                self._on.setdefault(card, set()).add(request)
+
+    def _draw(self, turn: int, most: int) -> set[int]:
+        """Cards whose models have no rank elsewhere; the more a card wastes, the likelier it is drawn."""
+        wastes = {card: self._waste(card) for card in sorted(self._on)}
+        mean = sum(wastes.values()) / len(wastes)
+        order = sorted(wastes, key=lambda card: (-scattered(turn, card) * (0.2 * mean + wastes[card]), card))
+        models: set[int] = set()
+        for card in order:
+            models |= self._on[card]
+            if len(models) >= most:
+                break
+        while True:
+            cards = {card for request in models for card in self._chosen[request].each_card()}
+            closed = {request for card in cards for request in self._on[card]}
+            if closed == models:
+                return cards
+            models = closed
+
+    def _waste(self, card: int) -> float:
+        """What a card costs beyond the worth of the bytes that its models need at the least."""
+        worth = sum(self._worth[request] / self._chosen[request].candidate.ranks for request in self._on[card])
+        return max(0.0, self._problem.weight(self._problem.cards[card]) - worth)
+
+    def _unused(self, models: Sequence[int], budget: float) -> list[int]:
+        """Free cards, of each offer no more than these models could fill or `budget` pay."""
+        found: list[int] = []
+        counts: dict[int, int] = {}
+        most: dict[int, int] = {}
+        for request in models:
+            widest: dict[int, int] = {}
+            for way in self._problem.candidates[request]:
+                widest[way.offer] = max(widest.get(way.offer, 0), way.ranks)
+            for offer, ranks in widest.items():
+                most[offer] = most.get(offer, 0) + ranks
+        for number, card in enumerate(self._problem.cards):
+            weight = self._problem.weight(card)
+            limit = most.get(card.offer, 0)
+            if weight > 0:
+                limit = min(limit, int(budget / weight + _TOLERANCE))
+            if number not in self._on and counts.get(card.offer, 0) < limit:
+                counts[card.offer] = counts.get(card.offer, 0) + 1
+                found.append(number)
+        return found
+
+
+def part_of(problem: Problem, models: Sequence[int], cards: Sequence[int]) -> Problem:
+    """The problem of these models on these cards alone, both numbered anew in the order given."""
+    number = {request: place for place, request in enumerate(models)}
+    chosen: tuple[Card, ...] = tuple(problem.cards[card] for card in cards)
+    return replace(
+        problem,
+        names=tuple(problem.names[request] for request in models),
+        candidates=tuple(
+            tuple(replace(way, request=place) for way in problem.candidates[request])
+            for place, request in enumerate(models)
+        ),
+        cards=chosen,
+        apart=frozenset(
+            frozenset(number[each] for each in pair)
+            for pair in problem.apart
+            if all(one in number for one in pair)
+        ),
+        alone=frozenset(number[request] for request in problem.alone if request in number),
+        pins={number[request]: pins for request, pins in problem.pins.items() if request in number},
+        priorities=tuple(problem.priorities[request] for request in models),
+    )
+
+
+def _solved(part: Problem, most: float, *, by_dive: bool) -> tuple[Assignment, ...] | None:
+    """Assignments that cost `most` or less, or None where none was found."""
+    if resource_bound(part) > most + _TOLERANCE:
+        return None
+    space = Space(part, sites_of(part), seats_of(part))
+    total = sum(site.weight * len(site.cards) for site in space.sites)
+    relaxation = Relaxation(part, space.sites, space.seats, missing=total + 1.0)
+    relaxed = relaxation.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES)
+    if relaxed.prices.bound > most + _TOLERANCE:
+        return None
+    counts = _dived(space, relaxation, most) if by_dive else _covered(space, relaxation, most)
+    if counts is None:
+        return None
+    seated = seat_patterns(space, counts, {})
+    return None if isinstance(seated, Unseated) else assignments_of(space, seated)
+
+
+def _dived(space: Space, relaxation: Relaxation, most: float) -> list[tuple[Pattern, int]] | None:
+    found = relaxation.dive(rounds=_DIVE_ROUNDS, at_once=1, limit=2 * _SEARCH_NODES)
+    if found is None:
+        return None
+    counts = trimmed(space, found)
+    cost = sum(space.sites[one.site].weight * count for one, count in counts)
+    return counts if cost <= most + _TOLERANCE else None
+
+
+def _covered(space: Space, relaxation: Relaxation, most: float) -> list[tuple[Pattern, int]] | None:
+    return cheapest_cover(
+        space, relaxation.patterns, wanted=range(len(space.problem.names)),
+        counts=[len(site.cards) for site in space.sites], most=most, nodes=_PROGRAM_NODES,
+    )  # fmt: skip
