@@ -28,7 +28,7 @@ body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-
 main{max-width:1400px;margin:0 auto;padding:20px 16px 48px}
 h1{font-size:1.35rem;margin:0 0 4px}h2{font-size:1.05rem;margin:32px 0 8px}
 p{margin:4px 0;max-width:75ch}.dim{color:var(--dim)}.good{color:var(--good)}.bad{color:var(--bad)}
-.grid{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),1fr));gap:16px}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,340px),1fr));gap:16px}
 figure{margin:0;padding:12px;background:var(--card);border:1px solid var(--rule);border-radius:8px;min-width:0}
 figcaption{font-weight:600;margin-bottom:4px}figcaption .dim{font-weight:400}
 figure svg{display:block;width:100%;height:auto}

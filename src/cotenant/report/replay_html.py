@@ -176,7 +176,7 @@ def _starved(timeline: Timeline) -> list[str]:
             Series(one.by or "nobody: a model was loaded", [(0.0, one.seconds)], colours.get(one.by, 7))
             for one in mine
         ]
-        rows.append((model.model, parts, format_seconds(sum(one.seconds for one in mine))))
+        rows.append((model.model, parts, f"{sum(one.seconds for one in mine):,.0f} s"))
     return [bar_plot("Waiting, by whose work went on", rows, Axis("seconds of all requests together"))]
 
 

@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR = 20  # cells of a small bar
+_WIDE = 96  # columns from which all figures find room
 
 
 def print_replay(replay: Replay, console: Console) -> None:
     """The headline, the models, the replicas, the warnings."""
     console.print(headline(replay), style="bold")
     console.print()
-    console.print(_models(replay))
+    console.print(_models(replay, wide=console.width >= _WIDE))
     console.print()
-    console.print(_replicas(replay))
+    console.print(_replicas(replay, wide=console.width >= _WIDE))
     print_starved(replay.timeline, console)
     print_warnings(console, replay.warnings)
 
@@ -44,15 +45,15 @@ def print_comparison(replays: Sequence[Replay], console: Console) -> None:
         f"{len(replays)} policies on the same {format_seconds(first.duration_s)} (seed {first.seed})", style="bold"
     )
     console.print()
-    grid = table(
-        "model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", "goodput", "SLO", left=("policy",)
-    )
+    wide = ("goodput",) if console.width >= _WIDE else ()
+    grid = table("model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", *wide, "SLO", left=("policy",))
     for place, model in enumerate(first.models):
         for replay in replays:
             found = replay.models[place]
             grid.add_row(
                 model.model if replay is first else "", replay.policy, f"{found.finished:,} of {found.requests:,}",
-                pair(found.ttft_s), pair(found.tpot_s), f"{found.goodput:.2f}", slo_words(found),
+                pair(found.ttft_s), pair(found.tpot_s), *([f"{found.goodput:.2f}"] if wide else []),
+                slo_words(found),
             )  # fmt: skip
     console.print(grid)
     warnings = dict.fromkeys(f"{replay.policy}: {text}" for replay in replays for text in replay.warnings)
@@ -83,24 +84,27 @@ def _who(by: str, model: str) -> str:
     return "its own load" if by == model else f"{by} at work" if by else "a model being loaded"
 
 
-def _models(replay: Replay) -> Table:
-    grid = table(
-        "model", "requests", "req/s", "TTFT p50 / p95", "TPOT p50 / p95", "E2E p50 / p95", "goodput", "SLO"
-    )
+def _models(replay: Replay, *, wide: bool) -> Table:
+    """On a narrow screen the times that SLOs are about, on a wide one all figures."""
+    more = ("req/s",), ("E2E p50 / p95", "goodput")
+    rate, rest = more if wide else ((), ())
+    grid = table("model", "requests", *rate, "TTFT p50 / p95", "TPOT p50 / p95", *rest, "SLO")
     for model in replay.models:
+        rates, times = ([f"{model.rate:.2f}"], [pair(model.e2e_s), f"{model.goodput:.2f}"]) if wide else ([], [])
         grid.add_row(
-            model.model, f"{model.requests:,}", f"{model.rate:.2f}", pair(model.ttft_s), pair(model.tpot_s),
-            pair(model.e2e_s), f"{model.goodput:.2f}", slo_words(model),
+            model.model, f"{model.requests:,}", *rates, pair(model.ttft_s), pair(model.tpot_s), *times,
+            slo_words(model),
         )  # fmt: skip
     return grid
 
 
-def _replicas(replay: Replay) -> Table:
+def _replicas(replay: Replay, *, wide: bool) -> Table:
     grid = table("replica", "busy", "", "slowed by", "KV high water", "", "preempted", "woken", left=("busy",))
+    cells = _BAR if wide else _BAR // 2
     for replica in replay.replicas:
         grid.add_row(
-            replica.id, _bar(replica.busy), format_percent(replica.busy), f"{replica.slowdown:.2f}x",
-            _bar(replica.kv_high_water), format_percent(replica.kv_high_water), f"{replica.preemptions:,}",
+            replica.id, _bar(replica.busy, cells), format_percent(replica.busy), f"{replica.slowdown:.2f}x",
+            _bar(replica.kv_high_water, cells), format_percent(replica.kv_high_water), f"{replica.preemptions:,}",
             "-" if replica.wakes is None else f"{replica.wakes:,}",
         )  # fmt: skip
     return grid
@@ -118,6 +122,6 @@ def slo_words(model: ModelReplay) -> str:
     return f"{'held' if model.slo_held else 'missed'}, {format_percent(model.attainment, digits=1)}"
 
 
-def _bar(share: float) -> str:
-    filled = min(_BAR, round(share * _BAR))
-    return "█" * filled + "·" * (_BAR - filled)
+def _bar(share: float, cells: int) -> str:
+    filled = min(cells, round(share * cells))
+    return "█" * filled + "·" * (cells - filled)
