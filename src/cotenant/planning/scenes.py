@@ -115,11 +115,12 @@ def _from(request: ModelRequest, start: float, seconds: float) -> ModelRequest:
         silent = Traffic(_ALMOST_NEVER, Lengths(p50=1), Lengths(p50=1))
         return replace(request, traffic=silent)
     kept = slice(first, last)
-    cut = Trace(
-        trace.name,
-        tuple(moment - start for moment in trace.arrivals_s[kept]),
-        trace.input_tokens[kept],
-        trace.output_tokens[kept],
+    cut = replace(
+        trace,
+        arrivals_s=tuple(moment - start for moment in trace.arrivals_s[kept]),
+        input_tokens=trace.input_tokens[kept],
+        output_tokens=trace.output_tokens[kept],
+        seen_tokens=trace.seen_tokens[kept],
     )
     return replace(request, traffic=Traffic(trace=cut))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.what_if import Sweep, WhatIfPoint
-from cotenant.domain.workload import Slo, Trace, Traffic
+from cotenant.domain.workload import Slo, Traffic
 from cotenant.errors import InputError
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.sleeping import refined
@@ -95,8 +95,7 @@ def _busier(traffic: Traffic, factor: float) -> Traffic:
     """More requests a second, more at once, or the same trace in less time."""
     if traffic.trace is not None:
         arrivals = tuple(moment / factor for moment in traffic.trace.arrivals_s)
-        old = traffic.trace
-        return replace(traffic, trace=Trace(old.name, arrivals, old.input_tokens, old.output_tokens))
+        return replace(traffic, trace=replace(traffic.trace, arrivals_s=arrivals))
     if traffic.concurrent is not None:
         return replace(traffic, concurrent=max(1, round(traffic.concurrent * factor)))
     return replace(traffic, requests_per_second=(traffic.requests_per_second or 0.0) * factor)

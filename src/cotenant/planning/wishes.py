@@ -19,6 +19,7 @@ from itertools import combinations
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.relaxation import Relaxation
 from cotenant.planning.candidates import all_ways
+from cotenant.planning.folding import folded, twins
 from cotenant.planning.problem import Card
 from cotenant.planning.sleeping import refined
 from cotenant.planning.solved import Progress, Solved, solve_ways
@@ -53,6 +54,9 @@ def wishes_of(fleet: Fleet) -> tuple[Wish, ...]:
         if offer.count is None and offer.maximum is not None:
             words = f"at most {offer.maximum} x {offer.gpu.name}"
             found.append(Wish(words, _on_offer(number, maximum=None)))
+    for numbers in twins(fleet):
+        names = " and ".join(fleet.models[number].name for number in numbers)
+        found.append(Wish(f"{names} as processes of their own (one with their adapters)", _folding(numbers)))
     for number, request in enumerate(fleet.models):
         found += [Wish(f"{request.name}: {words}", change) for words, change in _of_model(number, request)]
     return tuple(found)
@@ -76,6 +80,10 @@ def _of_model(number: int, request: ModelRequest) -> Iterator[tuple[str, Change]
         yield f"at least {request.min_replicas} replicas", _on_model(number, min_replicas=1)
     if request.max_replicas is not None:
         yield f"at most {request.max_replicas} replicas", _on_model(number, max_replicas=None)
+
+
+def _folding(numbers: tuple[int, ...]) -> Change:
+    return lambda fleet: folded(fleet, numbers)
 
 
 def _on_model(number: int, **changes: object) -> Change:
