@@ -136,6 +136,13 @@ def test_a_prompt_of_100_mb_is_refused_before_it_is_read(gateway):
     assert answer.startswith(b"HTTP/1.1 413")
 
 
+def test_a_client_that_asks_before_it_sends_is_told_to_go_on(gateway):
+    body = json.dumps({"model": "alpha", "prompt": "x"}).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nConnection: close\r\n"
+    answer = gateway.raw(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200")
+
+
 @pytest.mark.parametrize(
     "head",
     [

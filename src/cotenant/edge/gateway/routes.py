@@ -165,6 +165,9 @@ class Routes:
             raise RefusedError(413, "request_too_large", f"a request may have {limit:,} bytes")
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise RefusedError(415, "unsupported_encoding", "send the body as it is, not compressed")
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0  # as aiohttp's own handler does: the answer has not begun
         try:
             async with asyncio.timeout(self.limits.body_s):
                 return await request.read()

@@ -15,7 +15,10 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem
 h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line) }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+td.number, th.number { padding: .4rem 0 .4rem .8rem } .name { white-space: nowrap }
+@media (max-width: 36rem) { body { margin: 1rem auto } .model { display: none } .bar { min-width: 2.5rem }
+  th, td { padding-right: .4rem } }
 .bar { background: var(--line); height: .7rem; border-radius: .35rem; overflow: hidden; min-width: 6rem }
 .bar span { display: block; background: var(--bar); height: 100% } .quiet { color: var(--quiet) }
 """
@@ -65,7 +68,8 @@ def status_page(core: Core) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="5">'
         f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>Cotenant: {state}</title>'
         f"<style>{_STYLE}</style><h1>Cotenant <span class=quiet>{state}</span></h1>"
-        f"<h2>Engines</h2><div class=wide><table><tr><th>replica<th>model<th>state<th class=number>requests"
+        f"<h2>Engines</h2><div class=wide><table><tr><th>replica<th class=model>model<th>state"
+        f"<th class=number>requests"
         f"<th class=number>memory{replicas}</table></div>"
         f"<h2>Queues</h2><div class=wide><table><tr><th>model<th class=number>waiting<th class=number>priority"
         f"{models}</table></div>"
@@ -80,7 +84,7 @@ def _replica(one: dict[str, Any]) -> str:
     asleep = one["state"] == State.STOPPED.name.lower()
     state = f"<span class=quiet>{one['state']}</span>" if asleep else one["state"].replace("_", " ")
     return (
-        f"<tr><td>{escape(one['id'])}<td>{escape(one['model'])}<td>{state}{reason}"
+        f"<tr><td>{escape(one['id'])}<td class=model>{escape(one['model'])}<td>{state}{reason}"
         f"<td class=number>{one['running']} / {one['slots']}<td class=number>{held}"
     )
 
@@ -88,6 +92,7 @@ def _replica(one: dict[str, Any]) -> str:
 def _device(one: dict[str, Any]) -> str:
     share = 100 * one["held_bytes"] / one["capacity_bytes"] if one["capacity_bytes"] else 0
     return (
-        f"<tr><td>{escape(one['name'])}<td><div class=bar><span style='width:{share:.1f}%'></span></div>"
+        f"<tr><td class=name>{escape(one['name'])}<td>"
+        f"<div class=bar><span style='width:{share:.0f}%'></span></div>"
         f"<td class=number>{format_bytes(one['held_bytes'])} / {format_bytes(one['capacity_bytes'])}"
     )
