@@ -58,3 +58,10 @@ def test_pooled_cards_are_of_one_kind_and_requests_come_by_rate() -> None:
 def test_no_other_policy() -> None:
     with pytest.raises(CotenantError, match="no policy 'magic'"):
         replayed("magic")
+
+
+def test_the_fast_core_of_many_says_what_the_plain_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    plain = replayed("static", seed=3)
+    monkeypatch.setattr("cotenant.simulation.run._COMPILE_FROM", 1)
+    assert replayed("static", seed=3) == plain

@@ -25,7 +25,8 @@ from __future__ import annotations
 RESTING, DECODING, READING = 0, 1, 2
 
 ARRIVAL, MODEL, INPUT, OUTPUT, GENERATED, FIRST, FINISH, LINK = range(8)
-"""One request. `FIRST` and `FINISH` are ABSENT until they are; a refused one has `FINISH` REFUSED."""
+"""One request. `FIRST` and `FINISH` are ABSENT until they are; a refused one has `FINISH` REFUSED. `LINK` is the
+next in the queue, and in the end the replica that served it."""
 
 ABSENT, REFUSED, NOBODY = -1, -2, -1
 

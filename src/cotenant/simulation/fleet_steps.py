@@ -301,7 +301,7 @@ def finish(state: Any, requests: Any, log: Any, replica: int) -> None:
             continue
         request = state[replica, at.SLOTS + slot]
         has = requests[request, at.INPUT] + requests[request, at.OUTPUT]
-        requests[request, at.FINISH] = now
+        requests[request, at.FINISH], requests[request, at.LINK] = now, replica
         note(log, replica, step - 1, now, _FINISH, request)
         state[replica, at.CONTEXT] -= has
         state[replica, at.FREE] += blocks_of(has - 1, size)
@@ -324,7 +324,7 @@ def join(state: Any, requests: Any, log: Any, replica: int, request: int) -> Non
         requests[request, at.FIRST] = now
         note(log, replica, step - 1, now, _FIRST, request)
     if has == last:
-        requests[request, at.FINISH] = now
+        requests[request, at.FINISH], requests[request, at.LINK] = now, replica
         note(log, replica, step - 1, now, _FINISH, request)
         state[replica, at.FREE] += blocks_of(has - 1, size)
         state[replica, at.LOAD] -= 1

@@ -12,7 +12,7 @@ from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Plan
 from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay, Timeline
 from cotenant.errors import InputError, UnsupportedError
-from cotenant.simulation import fast
+from cotenant.simulation import crowded, fast
 from cotenant.simulation.costs import FS_PER_S
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host, Stream, run
@@ -222,12 +222,21 @@ def _serve(
 ) -> list[Outcome]:
     """Replicas that nobody disturbs go to the fast core, the others through the kernel together."""
     outcomes: dict[int, Outcome] = {}
+    placed = [model for model in models if model.hosts]
+    count = sum(len(model.work.requests) for model in placed)
+    jumps = policy == "static" and residency is None and not any(model.work.users for model in placed)
+    if jumps and len(hosts) > 1 and crowded.can_serve(count, _COMPILE_FROM):
+        progress(f"simulating {count:,} requests on {len(hosts)} replicas")
+        until = round((_GRACE * span + _GRACE_S) * _NS_PER_S)
+        works = [model.work.requests for model in placed]
+        found = crowded.serve(works, [model.hosts for model in placed], hosts, hostings, until)
+        return [found[place] for place in range(len(hostings))]
     for model in models if policy == "static" else ():
         if not model.work.users and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
             (place,) = model.hosts
             progress(f"simulating {hostings[place].id}")
             outcomes[place] = _fast(model, hosts[place], hostings[place])
-    together = [model for model in models if model.hosts and model.hosts[0] not in outcomes]
+    together = [model for model in placed if model.hosts[0] not in outcomes]
     streams = [
         Stream(model.work.requests, model.hosts, users=model.work.users, until_ns=round(span * _NS_PER_S))
         for model in together
