@@ -17,10 +17,10 @@ table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px solid var(--line) }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 td.number, th.number { padding: .4rem 0 .4rem .8rem } .name { white-space: nowrap }
-@media (max-width: 36rem) { body { margin: 1rem auto } .model { display: none } .bar { min-width: 2.5rem }
-  th, td { padding-right: .4rem } }
 .bar { background: var(--line); height: .7rem; border-radius: .35rem; overflow: hidden; min-width: 6rem }
 .bar span { display: block; background: var(--bar); height: 100% } .quiet { color: var(--quiet) }
+@media (max-width: 36rem) { body { margin: 1rem auto } .model { display: none } .bar { min-width: 2.5rem }
+  th, td { padding-right: .4rem } }
 """
 
 
