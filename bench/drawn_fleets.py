@@ -1,7 +1,7 @@
 """Packing problems drawn from a seed: sizes, traffic and SLOs of a mixed fleet, without the estimator.
 
 Models have 8 to 140 GiB of weights at 16 bits, three precisions, one to four ranks, 1 to 12 GiB of cache; half of
-them hold an SLO beside busy neighbours. Cards are a shop of up to eight types at rental prices.
+them hold an SLO beside busy neighbours. Cards are a shop of up to twelve types at rental prices.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from cotenant.planning.greedy import place_greedily
 from cotenant.planning.problem import Candidate, Card, Problem
 from cotenant.units import GIB
 
-_TYPES = ((24, 0.4), (48, 0.9), (80, 1.9), (141, 3.4), (80, 1.3), (96, 1.7), (40, 0.76), (180, 4.9))  # GiB, $/h
+_TYPES = (
+    (24, 0.4), (48, 0.9), (80, 1.9), (141, 3.4), (80, 1.3), (96, 1.7), (40, 0.76), (180, 4.9), (16, 0.3),
+    (32, 0.62), (64, 1.2), (192, 4.6),
+)  # fmt: skip  # GiB, $/h
 _ROOM = 0.88
 _NODE = 8
 

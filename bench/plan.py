@@ -13,11 +13,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import inf
+from math import inf, log10
 from pathlib import Path
 from time import perf_counter, process_time
 
 from bench import brute_force, melange, prism
+from bench.article_ratio import ratios
 from bench.drawn_fleets import drawn
 from bench.table import CannotRunError, Row, arguments, measured, show
 from cotenant.planning.placing import place_exactly
@@ -30,25 +31,23 @@ Measured = tuple[float, Mapping[str, object]]
 def rows(shared: Path | None = None) -> list[Row]:
     """Every id of the contract's `plan`, in its order; `shared` is the folder of data."""
     later = (
-        ("thousand_gap", "%", "<= 2", "1,000 models: the master over all of them is not fast enough yet"),
-        ("thousand_s", "s", "<= 60", "1,000 models: the master over all of them is not fast enough yet"),
-        ("growth_exponent", "", "<= 1.5", "needs the thousand"),
-    )
-    last = (
-        ("muxserve_goodput", "", ">= 1", "needs the replay"),
-        ("article_ratio", "", ">= 3", "see docs/claims.md until it is planned here"),
-        ("aladdin_saving", "%", "", "needs ShareGPT lengths"),
+        ("muxserve_goodput", "", ">= 1", "the two placements are not replayed yet"),
+        ("aladdin_saving", "%", "", "what 'default vLLM' ran (size, routing) is not published with the figure"),
     )
     return [
         measured("brute_force_equal", "fleets", "== 500", brute_force_equal),
         measured("twenty_proven_s", "s", "<= 2", twenty_proven_s),
         measured("hundred_gap", "%", "<= 1", lambda: _hundred()[0]),
         measured("hundred_s", "s", "<= 20", lambda: _hundred()[1]),
-        *(Row(name, None, unit, reach, reason) for name, unit, reach, reason in later),
+        measured("thousand_gap", "%", "<= 2", lambda: _thousand()[0]),
+        measured("thousand_s", "s", "<= 60", thousand_s),
+        measured("growth_exponent", "", "<= 1.5", growth_exponent),
         measured("prism_score", "", ">= 20.892", lambda: prism_score(_prism(shared))),
         measured("prism_proven", "", "== 50", lambda: prism_proven(_prism(shared))),
         measured("melange_cost", "$/h", "<= 6.7", melange_cost),
-        *(Row(name, None, unit, reach, reason) for name, unit, reach, reason in last),
+        Row(later[0][0], None, *later[0][1:]),
+        measured("article_ratio", "", ">= 3", article_ratio),
+        Row(later[1][0], None, *later[1][1:]),
         measured("deterministic", "", "== 1", deterministic),
     ]
 
@@ -138,6 +137,40 @@ def _hundred() -> tuple[Measured, Measured]:
         (max(gaps), {"fleets": len(found), "costs": costs}),
         (slowest.seconds, {"fleets": len(found), "cpu_s": round(slowest.cpu_s, 2)}),
     )
+
+
+@cache
+def _thousand() -> tuple[Measured, _Timed]:
+    """(the gap in per cent, the run) of one fleet over twelve types."""
+    found = _timed(1000, 12, 1)
+    cost, bound = found.placement.objective_value, found.placement.lower_bound
+    details = {
+        "cost": f"{cost:.2f} >= {bound:.2f}",
+        "packing_s": round(found.seconds, 1),
+        "cpu_s": round(found.cpu_s, 1),
+    }
+    return (100 * (found.placement.gap or 0.0), details), found
+
+
+def thousand_s() -> Measured:
+    """The whole command is asked for; what is measured is the packing."""
+    found = _thousand()[1]
+    raise CannotRunError(
+        f"packing alone takes {found.seconds:.0f} s ({found.cpu_s:.0f} of the processor's); sizing a thousand "
+        "models on twelve types comes to it and is not fast enough yet"
+    )
+
+
+def growth_exponent() -> Measured:
+    """log10 of the packing's processor seconds at 1,000 models over those at 100, both over twelve types."""
+    small, large = _timed(100, 12, 1), _thousand()[1]
+    return log10(large.cpu_s / small.cpu_s), {"cpu_s": f"{small.cpu_s:.1f}, {large.cpu_s:.1f}"}
+
+
+def article_ratio() -> Measured:
+    """The least, over three fleets, of cards by worst case in the plan's own precisions over the plan's cards."""
+    found = list(ratios())
+    return min(one.worst_case / one.planned for one in found), {one.fleet: one.words for one in found}
 
 
 def deterministic() -> Measured:
