@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         plan,
         simulate,
         simulate_many,
+        verify,
         what_if,
     )
 
@@ -35,6 +36,7 @@ __all__ = [
     "plan",
     "simulate",
     "simulate_many",
+    "verify",
     "what_if",
 ]
 

@@ -13,6 +13,7 @@ COMMANDS = {
     "simulate": "Replay a plan token by token against its traffic: times, goodput, what holds.",
     "deploy": "Write a plan as files that start it: Compose, Kubernetes, systemd and others.",
     "workload": "What a request trace looks like: lengths, rate, bursts; writes the traffic block.",
+    "verify": "Measure a plan on live engines: predicted beside measured, a verdict a line.",
     "serve": "Run a plan: a gateway that starts, swaps and stops its engines as requests need them.",
     "estimate": "What one replica of one model takes of a GPU, byte by byte.",
     "explain": "Where every byte of a running or crashed engine went, from its log.",

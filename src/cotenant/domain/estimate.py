@@ -32,15 +32,16 @@ class Term:
 @dataclass(frozen=True, slots=True)
 class HostMemory:
     """What a replica holds in the host's memory: never part of a GPU's capacity. `weights` may be mapped from
-    the file, shared and evictable."""
+    the file, shared and evictable. `runtime` is what the process holds beside these buffers, where it is known."""
 
     weights: int
     kv_cache: int
     compute: int
+    runtime: Interval | None = None
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """All of its buffers."""
         return self.weights + self.kv_cache + self.compute
 
 

@@ -74,6 +74,7 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
             "weights_bytes": estimate.host.weights,
             "kv_cache_bytes": estimate.host.kv_cache,
             "compute_bytes": estimate.host.compute,
+            "runtime_bytes": None if estimate.host.runtime is None else estimate.host.runtime.value,
         },
         "arguments": list(estimate.arguments),
         "warnings": list(estimate.warnings),

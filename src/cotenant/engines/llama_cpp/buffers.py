@@ -19,6 +19,7 @@ from cotenant.domain.model import AttentionKind, ModelSpec, Role
 from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.engines.llama_cpp.cache import cells, layer_bytes, state_bytes, token_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
+from cotenant.engines.llama_cpp.process import process_bytes
 from cotenant.engines.llama_cpp.reserve import copies, gpu_compute, host_compute, output_bytes, reservation
 from cotenant.engines.rules import Allocation, DeviceBuffers, TensorBytes
 from cotenant.units import MIB
@@ -62,6 +63,7 @@ def allocation(
         weights=weights.get(HOST, 0),
         kv_cache=caches.get(HOST, 0),
         compute=host_compute(model, options, build, placement) + output_bytes(model, options),
+        runtime=process_bytes(model.vocab_size),
     )
     slots = options.n_parallel or 1
     each = token_bytes(model, options, build)

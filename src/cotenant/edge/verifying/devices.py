@@ -1,0 +1,156 @@
+"""What processes hold on cards: NVML through its own binding, `nvidia-smi`, or a Prometheus text by URL or file.
+
+auto        NVML where it is installed and finds a driver, else nothing
+nvml        NVML, or a refusal
+nvidia-smi  its CSV
+URL, FILE   Prometheus text with DCGM's gauges (whole cards: a process is not told apart)
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cotenant.domain.plan import Plan, ReplicaPlan
+from cotenant.edge.engines.processes import descendants
+from cotenant.errors import EngineError, InputError
+from cotenant.readers.device_metrics import dcgm_used_bytes, smi_processes
+from cotenant.verification.from_plan import works_on_host
+
+SMI = ("nvidia-smi", "--query-compute-apps=pid,used_gpu_memory,gpu_uuid", "--format=csv,noheader,nounits")
+
+
+def nvml() -> Any:
+    """The binding, initialised. Raises EngineError where it is missing or finds no driver."""
+    try:
+        import pynvml
+    except ImportError:
+        raise EngineError("nvidia-ml-py is not installed", hint="pip install nvidia-ml-py") from None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise EngineError(f"NVML finds no driver: {error}") from None
+    return pynvml
+
+
+def nvml_cards(binding: Any) -> list[tuple[str, int, int]]:
+    """(name, total bytes, used bytes) of each card. Raises EngineError."""
+    found = []
+    try:
+        for number in range(binding.nvmlDeviceGetCount()):
+            handle = binding.nvmlDeviceGetHandleByIndex(number)
+            name = binding.nvmlDeviceGetName(handle)
+            memory = binding.nvmlDeviceGetMemoryInfo(handle)
+            found.append((name.decode() if isinstance(name, bytes) else str(name), memory.total, memory.used))
+    except binding.NVMLError as error:
+        raise EngineError(f"NVML: {error}") from None
+    return found
+
+
+def nvml_process_bytes(binding: Any, pids: frozenset[int]) -> int:
+    """What these processes hold over all cards. Raises EngineError."""
+    held = 0
+    try:
+        for number in range(binding.nvmlDeviceGetCount()):
+            handle = binding.nvmlDeviceGetHandleByIndex(number)
+            for process in binding.nvmlDeviceGetComputeRunningProcesses(handle):
+                if process.pid in pids:
+                    held += process.usedGpuMemory or 0
+    except binding.NVMLError as error:
+        raise EngineError(f"NVML: {error}") from None
+    return held
+
+
+def smi_process_bytes(pids: frozenset[int], text: str | None = None) -> int:
+    """The same from `nvidia-smi`, or from its CSV. Raises EngineError where it is not there."""
+    if text is None:
+        try:
+            text = subprocess.run(SMI, capture_output=True, text=True, timeout=10, check=True).stdout
+        except (OSError, subprocess.SubprocessError) as error:
+            raise EngineError(f"nvidia-smi: {error}") from None
+    return sum(size for pid, size in smi_processes(text) if pid in pids)
+
+
+class DeviceSource:
+    """Where figures of cards come from, as the user says."""
+
+    def __init__(self, told: str) -> None:
+        """Raises InputError for a source that is none, EngineError where NVML was asked for and is not there."""
+        self.told, self.binding = told, None
+        if told == "nvml":
+            self.binding = nvml()
+        elif told == "auto":
+            with suppress(EngineError):
+                self.binding = nvml()
+        elif told != "nvidia-smi" and "://" not in told and not Path(told).is_file():
+            raise InputError(
+                f"{told[:120]!r} is no source of figures of cards",
+                hint="auto, nvml, nvidia-smi, a URL, or a file of Prometheus text", path="--metrics",
+            )  # fmt: skip
+
+    def of(self, replica: ReplicaPlan) -> Callable[[int], int | None]:
+        """Bytes on the replica's cards by pid."""
+        if works_on_host(replica):
+            return lambda pid: None
+        indices = frozenset(device.index for device in replica.devices)
+
+        def held(pid: int) -> int | None:
+            pids = frozenset((pid, *descendants(pid)))
+            with suppress(EngineError):
+                if self.binding is not None:
+                    return nvml_process_bytes(self.binding, pids)
+                if self.told == "nvidia-smi":
+                    return smi_process_bytes(pids)
+                if self.told != "auto":
+                    return sum(size for card, size in dcgm_used_bytes(_text(self.told)).items() if card in indices)
+            return None
+
+        return held
+
+
+def _text(source: str) -> str:
+    from cotenant.edge.engines.calls import call
+
+    if "://" not in source:
+        try:
+            return Path(source).read_text(encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise EngineError(f"cannot read {source}: {error.strerror}") from None
+    status, body = call(source, "", timeout_s=5.0)
+    if status != 200:
+        raise EngineError(f"{source} answered {status}")
+    return body.decode("utf-8", "replace")
+
+
+def check_hardware(plan: Plan, ours: list[ReplicaPlan]) -> None:
+    """Whether what we would start can stand here. Raises InputError for a plan that is for other hardware."""
+    wanted = {device for replica in ours if not works_on_host(replica) for device in replica.devices}
+    if not wanted:
+        return
+    hint = "on the machine of the plan, or with --url NAME=http://... where its engines run"
+    kinds = ", ".join(sorted({device.type for device in wanted}))
+    try:
+        cards = nvml_cards(nvml())
+    except EngineError as error:
+        raise InputError(
+            f"this plan is for {kinds}, and this machine has none: {error.message}", hint=hint
+        ) from None
+    if len({device.node for device in wanted}) > 1:
+        raise InputError("this plan spans machines: engines are started on one only", hint=hint)
+    from cotenant.catalogue.gpus import find_gpu
+
+    for device in sorted(wanted, key=lambda one: one.index):
+        if device.index >= len(cards):
+            raise InputError(
+                f"this plan is for {device.index + 1} cards, this machine has {len(cards)}", hint=hint
+            )
+        name, total, _ = cards[device.index]
+        size = find_gpu(device.type).driver_bytes
+        if not size.low * 0.97 <= total <= size.high * 1.03:
+            raise InputError(
+                f"this plan is for {device.type}, and card {device.index} is a {name} of {total / 2**30:.1f} GiB",
+                hint=hint,
+            )

@@ -1,0 +1,41 @@
+"""Figures of cards as tools print them: `nvidia-smi`'s CSV, DCGM's gauges in Prometheus text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import isfinite
+
+from cotenant.units import MIB
+
+# --query-compute-apps=pid,used_gpu_memory,gpu_uuid --format=csv,noheader[,nounits]; MiB, "[N/A]" under WDDM or MIG
+_PROCESS = re.compile(r"\s*(\d{1,10})\s*,\s*(\d{1,9})(?: MiB)?\s*(?:,.*)?")
+# docs.nvidia.com/datacenter/dcgm, dcgm-exporter's default counters: framebuffer used in MiB, a line a card
+_USED = re.compile(r'DCGM_FI_DEV_FB_USED\{[^}\n]*?\bgpu="(\d{1,4})"[^}\n]*\}[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*')
+
+
+def smi_processes(text: str) -> tuple[tuple[int, int], ...]:
+    """(pid, bytes) a line; what is no such line, or not available, is left out."""
+    found = []
+    for line in text.splitlines():
+        match = _PROCESS.fullmatch(line)
+        if match is not None:
+            found.append((int(match.group(1)), int(match.group(2)) * MIB))
+    return tuple(found)
+
+
+def dcgm_used_bytes(text: str) -> Mapping[int, int]:
+    """Bytes used of each card by its index; parts of a card (MIG) add up."""
+    found: dict[int, int] = {}
+    for line in text.splitlines():
+        match = _USED.fullmatch(line)
+        if match is None:
+            continue
+        try:
+            value = float(match.group(2))
+        except ValueError:
+            continue
+        if isfinite(value) and value >= 0:
+            card = int(match.group(1))
+            found[card] = found.get(card, 0) + round(value * MIB)
+    return found

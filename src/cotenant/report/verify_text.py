@@ -1,0 +1,96 @@
+"""A verification on one screen: a verdict a line, predicted beside measured, the load that was asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cotenant.domain.verification import Finding, Held, ReplicaVerified, Verification
+from cotenant.report.tables import print_paragraph, print_warnings, table
+from cotenant.units import format_bytes, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_STYLE = {Held.YES: "green", Held.NO: "bold red", Held.UNKNOWN: "dim"}
+TERM_NAMES = {"weights": "weights", "kv_cache": "KV cache", "activations": "activations", "runtime": "runtime",
+              "total": "total"}  # fmt: skip
+
+
+def print_verification(found: Verification, console: Console) -> None:
+    """The headline, each replica's terms and loads, the findings, the warnings."""
+    console.print(headline(found), style="bold green" if found.holds else "bold red")
+    for one in found.replicas:
+        console.print()
+        console.print(f"{one.id}: {one.engine} {one.version} on {one.gpu}", style="bold")
+        console.print(_terms(one))
+        if one.points:
+            console.print()
+            console.print(_points(one))
+    console.print()
+    for finding in found.findings:
+        if finding.check not in TERM_NAMES:
+            _finding(finding, console)
+    for name, (low, high) in found.tides.items():
+        console.print(
+            f"{name}: low tide {format_bytes(low[1])} at {format_seconds(low[0])}, "
+            f"high tide {format_bytes(high[1])} at {format_seconds(high[0])}"
+        )
+    for profile in found.profiles:
+        terms = ", ".join(f"{name} x {one.value:.3f}" for name, one in sorted(profile.factors.items()))
+        console.print(f"calibration of {profile.engine} {profile.version} on {profile.gpu}: {terms}", style="dim")
+    print_warnings(console, found.warnings)
+
+
+def headline(found: Verification) -> str:
+    """One line: what holds."""
+    held = [one.held for one in found.findings]
+    tally = (
+        f"{held.count(Held.YES)} hold, {held.count(Held.NO)} do not, {held.count(Held.UNKNOWN)} could not be told"
+    )
+    if found.stopped:
+        return f"Stopped ({found.stopped}); {tally}"
+    return f"{'The plan holds' if found.holds else 'The plan does not hold'}: {tally}"
+
+
+def _finding(finding: Finding, console: Console) -> None:
+    who = f"{finding.replica}: " if finding.replica else ""
+    console.print(f"{finding.held:8}", style=_STYLE[finding.held], end="")
+    console.print(f"{who}{finding.check}")
+    print_paragraph(console, finding.text, style="dim", indent=10)
+
+
+def _terms(one: ReplicaVerified) -> Table:
+    grid = table("", "predicted", "90 % interval", "measured", "off by", "", "by", left=("", "by"))
+    for term in one.terms:
+        expected, ratio = term.predicted, term.ratio
+        grid.add_row(
+            TERM_NAMES.get(term.name, term.name),
+            "-" if expected is None else format_bytes(expected.value),
+            "-" if expected is None else _span(expected.low, expected.high),
+            "-" if term.measured is None else format_bytes(term.measured),
+            "-" if ratio is None else f"{ratio - 1:+.1%}",
+            str(term.held),
+            term.source,
+            style="" if term.held is not Held.NO else "red",
+        )
+    return grid
+
+
+def _span(low: int, high: int) -> str:
+    return "exact" if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
+
+
+def _points(one: ReplicaVerified) -> Table:
+    grid = table("at once", "tokens in", "out", "answered", "TTFT p50", "TPOT p50", "holds", "KV", "preempted")
+    for point in one.points:
+        grid.add_row(
+            f"{point.concurrency}", f"{point.input_tokens:,}", f"{point.output_tokens:,}",
+            f"{point.answered} of {point.answered + point.errors}",
+            "-" if point.ttft_s is None else format_seconds(point.ttft_s[0]),
+            "-" if point.tpot_s is None else format_seconds(point.tpot_s[0]),
+            "-" if point.peak is None else format_bytes(point.peak.total_bytes),
+            "-" if point.kv_used is None else format_percent(point.kv_used),
+            "-" if point.preemptions is None else str(point.preemptions),
+        )  # fmt: skip
+    return grid
