@@ -211,7 +211,7 @@ def tiny() -> None:
     from cotenant.simulation.fast import simulate
     from cotenant.simulation.load import Limits, Requests
 
-    simulate(Requests.of([0], [5], [3]), Limits(2, 8, 4, 8, 64), StepCosts(1, 1, 1, 1, 1, 1))
+    simulate(Requests.of([0], [5], [3]), Limits(2, 8, 16, 8, 64), StepCosts(1, 1, 1, 1, 1, 1))
 
 
 def _child_s(environment: Mapping[str, str]) -> float:

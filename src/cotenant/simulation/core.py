@@ -94,8 +94,11 @@ USED = (
 """What the core calls: compiled along with it."""
 
 
-def build(stamp: int) -> Any:
-    """The core. `stamp` stands for the code of all that it calls: a compiler's cache knows it by that."""
+def build(stamp: int, block_size: int = 0) -> Any:
+    """The core. `stamp` stands for the code of all that it calls: a compiler's cache knows it by that.
+
+    With `block_size` it serves replicas of that size alone, and divides by it as fast as by any constant.
+    """
 
     def core(
         arrival: Any, inputs: Any, outputs: Any, by_rank: Any, rank_of: Any, in_order: bool,
@@ -107,7 +110,8 @@ def build(stamp: int) -> Any:
         `in_order`: ranks are the requests' own numbers (first come, first served). `cancel_order`: who gives up,
         by time. `stats`: preemptions, steps, busy fs (ns, rest), end ns, least free blocks.
         """
-        max_num_seqs, max_tokens, size, num_blocks, longest = limits[0], limits[1], limits[2], limits[3], limits[4]
+        max_num_seqs, max_tokens, num_blocks, longest = limits[0], limits[1], limits[3], limits[4]
+        size = block_size if block_size > 0 else limits[2]
         c0, c1, c2, c3, c4, c5 = costs[0], costs[1], costs[2], costs[3], costs[4], costs[5]
         slot_request, slot_rank, slot_end, slot_phase = heap[1], heap[2], heap[3], heap[4]
         joined, queue, counts = heap[5], heap[0], heap[6]

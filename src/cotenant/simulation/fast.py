@@ -18,14 +18,15 @@ from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import NEVER, Limits, Outcome, Requests, sorted_log
 
 _MOST_FS = 2**62
+_USUAL = 16  # tokens a block: what vLLM takes where nothing else is said; it has a core of its own
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 """How the core is compiled: divisors are never zero, and nothing in it makes an object, so neither is checked."""
 
 
-@lru_cache(maxsize=2)
-def compiled(with_numba: bool = True) -> Any:
-    """The core as a function; `with_numba` false leaves it as Python."""
-    plain = core.build(_stamp())
+@lru_cache(maxsize=4)
+def compiled(with_numba: bool = True, block_size: int = 0) -> Any:
+    """The core as a function, for one block size or (0) any; `with_numba` false leaves it as Python."""
+    plain = core.build(_stamp(), block_size)
     if not with_numba:
         return plain
     try:
@@ -61,7 +62,8 @@ def _run(requests: Requests, limits: Limits, costs: StepCosts, rows: int, with_n
     status, first, finish, generated = (np.zeros(count, np.int64) for _ in range(4))
     has_first, stats, log = np.zeros(count, np.bool_), np.zeros(5, np.int64), np.zeros((rows, 4), np.int64)
     in_order, rank_of, by_rank = _order(requests)
-    events = compiled(with_numba)(
+    core_of = compiled(with_numba, _USUAL) if limits.block_size == _USUAL else compiled(with_numba)
+    events = core_of(
         requests.arrival_ns, requests.input_tokens, requests.output_tokens, by_rank, rank_of, in_order,
         *_givers(requests), np.array(astuple(limits), np.int64), np.array(astuple(costs), np.int64),
         status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
