@@ -56,15 +56,16 @@ def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping
         raise InputError("this plan is not feasible: it cannot be served", hint="see its shortfalls")
     given = dict(urls or {})
     asked = {one.name: one for one in requests}
+    modes = {model: turns.mode for turns in plan.turns for model in turns.models}
     numbers = {gpu.device: place for place, gpu in enumerate(plan.gpus)}
     shares = _shares(plan.gpus)
     ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     hosts, launches, levels = [], [], []
     for replica in ordered:
         url = given.pop(replica.id, None) or given.get(replica.model, "")
-        level = _sleep_level(replica)
+        level = 0 if url else _sleep_level(replica, modes.get(replica.model, ""))
         hosts.append(_host(replica, shares, numbers, level, ours=not url))
-        launches.append(launch_of(replica, url))
+        launches.append(launch_of(replica, url, level))
         levels.append(level)
     unknown = sorted(set(given) - {one.model for one in ordered})
     if unknown:
@@ -90,13 +91,13 @@ def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping
     return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels), hours)
 
 
-def launch_of(replica: ReplicaPlan, url: str = "") -> Launch:
+def launch_of(replica: ReplicaPlan, url: str = "", sleep_level: int = 0) -> Launch:
     """The replica's typed fields, from which a driver builds its command."""
     return Launch(
         replica.id, replica.model, replica.engine, replica.engine_version, replica.checkpoint, replica.settings,
         replica.port, quantization=replica.quantization_flag, adapters=replica.adapters,
         devices=() if _on_cpu(replica) else tuple(device.index for device in replica.devices), url=url,
-        sleep_level=0 if url else _sleep_level(replica),
+        sleep_level=sleep_level,
     )  # fmt: skip
 
 
@@ -143,9 +144,12 @@ def _slots(replica: ReplicaPlan) -> int:
     return replica.settings.max_num_seqs or (options.n_parallel if options and options.n_parallel else _SLOTS)
 
 
-def _sleep_level(replica: ReplicaPlan) -> int:
-    """How the plan lets it give memory back: level 1, 2, or 0 where it is stopped."""
-    if not replica.sharing.startswith("sleep"):
+def _sleep_level(replica: ReplicaPlan, planned: str) -> int:
+    """How the plan lets it give memory back: level 1, 2, or 0 where it is stopped. `planned` is the mode in which
+    its models take turns, if they do; without one, an engine that is told to sleep does so in its quickest way."""
+    if planned:
+        return 1 if planned == SLEEP_1 else 0 if planned == RESTART else 2
+    if not (replica.settings.enable_sleep_mode or replica.sharing.startswith("sleep")):
         return 0
     modes = sleep_modes(replica.engine, Version.parse(replica.engine_version), adapters=bool(replica.adapters))
     mode = replica.sharing if replica.sharing in modes else modes[0]

@@ -33,13 +33,13 @@ class Vllm:
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``vllm serve MODEL ...`` on loopback; its key by environment."""
         environment = {"VLLM_API_KEY": key} if key else {}
-        sleeps: tuple[str, ...] = ()
+        argv = words(launch)
         if launch.sleep_level:
-            sleeps = ("--enable-sleep-mode",)
             environment["VLLM_SERVER_DEV_MODE"] = "1"
+            argv = argv if "--enable-sleep-mode" in argv else (*argv, "--enable-sleep-mode")
         if launch.adapters:
             environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
-        return Command((*words(launch), *sleeps, "--host", "127.0.0.1"), on_cards(launch, environment))
+        return Command((*argv, "--host", "127.0.0.1"), on_cards(launch, environment))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """/health answers 200 also while it sleeps; whether it does is asked where the server tells."""
