@@ -201,6 +201,7 @@ def test_bad_input_is_status_1(run: Run, arguments: tuple[str, ...], says: str) 
         ("deploy", "examples/a100-trio.yaml", "--to", "compose"),
         ("serve", "examples/a100-trio.yaml", "--dry-run"),
         ("verify", "examples/a100-trio.yaml", "--dry-run", "--quick"),
+        ("ui", "--dry-run"),
         ("workload", "examples/traces/bursty.csv"),
         ("explain", "tests/cli/short.log", "--gpu", "A100-80GB-SXM"),
         ("inspect", LLAMA_8B),

@@ -15,6 +15,7 @@ COMMANDS = {
     "workload": "What a request trace looks like: lengths, rate, bursts; writes the traffic block.",
     "verify": "Measure a plan on live engines: predicted beside measured, a verdict a line.",
     "serve": "Run a plan: a gateway that starts, swaps and stops its engines as requests need them.",
+    "ui": "The page: models, cards and traffic side by side; plan, move, replay, export.",
     "estimate": "What one replica of one model takes of a GPU, byte by byte.",
     "explain": "Where every byte of a running or crashed engine went, from its log.",
     "inspect": "What a model is made of: parameters, weights, KV cache a token.",

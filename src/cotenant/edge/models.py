@@ -46,6 +46,26 @@ def open_model(source: object) -> LoadedModel:
     return _found(os.path.abspath(text))  # a path, whatever it looks like
 
 
+def open_named(name: str) -> LoadedModel | None:
+    """As `open_model` for text that strangers send: a name of the user's own, of the catalogue, or a hub id. None
+    where it is none of these. No file is looked for, whatever lies in the working folder."""
+    from cotenant.catalogue.models import find_entry
+    from cotenant.edge.own_models import find_own_model
+
+    own = find_own_model(name)
+    if own is not None:
+        return _from_own(own)
+    entry = find_entry(name) or _base_of(name)
+    if entry is not None:
+        return _from_entry(entry, name)
+    from cotenant.edge.hub import is_model_id, load_hub
+
+    wanted = name.partition("@")[0].partition(":")[0]
+    if "/" not in wanted or not is_model_id(wanted) or wanted.lower().endswith(_FILE_SUFFIXES):
+        return None
+    return load_hub(name)
+
+
 def _is_path(text: str) -> bool:
     if (
         text in (".", "..")

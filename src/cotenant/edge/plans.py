@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from cotenant.domain.fleet import Fleet
+from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan
+from cotenant.domain.workload import Trace
 from cotenant.errors import FormatError, InputError
 
 _MOST_BYTES = 64 * 2**20
@@ -30,10 +32,16 @@ def given_plan(source: object) -> Plan | None:
     return read_plan(document) if _is_plan(document) and isinstance(document, Mapping) else None
 
 
-def plan_and_fleet(source: object) -> tuple[Plan, Fleet] | None:
+def plan_and_fleet(
+    source: object,
+    *,
+    load_model: Callable[[object], LoadedModel] | None = None,
+    load_trace: Callable[[str], Trace] | None = None,
+) -> tuple[Plan, Fleet] | None:
     """A plan and the fleet that it was made for, which its document holds; None where `source` is no plan.
 
-    Files that the fleet names are looked for beside the plan's own. Raises InputErrors for a plan that its fleet
+    Files that the fleet names are looked for beside the plan's own, unless `load_model` and `load_trace` open what
+    it names. Raises InputErrors for a plan that its fleet
     does not ask for, InputError for one without a fleet.
     """
     from cotenant.edge.models import open_model
@@ -63,7 +71,12 @@ def plan_and_fleet(source: object) -> tuple[Plan, Fleet] | None:
             "the plan's fleet is not the one that it was made for",
             hint="cotenant plan FLEET -o plan.json writes both",
         )
-    question = fleet_from(fleet, load_model=open_model, load_trace=trace_opener(path), extra=own_gpus())
+    question = fleet_from(
+        fleet,
+        load_model=load_model or open_model,
+        load_trace=load_trace or trace_opener(path),
+        extra=own_gpus(),
+    )
     return adopted(plan, question, _beside(document)), question
 
 

@@ -1,0 +1,83 @@
+"""`cotenant ui`: the page to think with."""
+
+from __future__ import annotations
+
+import click
+
+from cotenant.cli.output import emit, json_option, one_line, reports_errors
+
+
+@click.command("ui")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen; others can reach all but loopback."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, help="0: any that is free."
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@click.option("--gateway", metavar="URL", help="A `cotenant serve` gateway, for the live tab.")
+@click.option(
+    "--name", "names", multiple=True, metavar="HOST", help="Another name of this server, behind a proxy."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Plans and replays at once."
+)
+@click.option(
+    "--job-memory", default="4GiB", show_default=True, metavar="BYTES", help="The most that each may take."
+)
+@click.option(
+    "--job-time", default="600s", show_default=True, metavar="TIME", help="The longest that each may take."
+)
+@click.option("--dry-run", is_flag=True, help="Say where it would be served; start nothing.")
+@json_option
+@reports_errors
+def command(
+    host: str,
+    port: int,
+    opens: bool,
+    gateway: str | None,
+    names: tuple[str, ...],
+    workers: int,
+    job_memory: str,
+    job_time: str,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Serve the page: models, cards and traffic side by side, planned, moved, replayed and exported.
+
+    The address is printed on stderr (with --json on stdout). Its answers are those of the commands, byte for byte.
+    A page asks for catalogue names, hub ids and uploads; it can name no file of this machine. SIGTERM ends it.
+    """
+    from cotenant.errors import InputError
+    from cotenant.units import parse_bytes, parse_seconds
+
+    try:
+        from cotenant.web.jobs import Bounds
+        from cotenant.web.run import address, run
+        from cotenant.web.state import Options
+    except ImportError as error:
+        raise InputError(f"the page needs {error.name}", hint="pip install 'cotenant[ui]'") from None
+    bounds = Bounds(workers=workers, job_bytes=parse_bytes(job_memory), job_s=parse_seconds(job_time))
+
+    options = Options(host=host, port=port, gateway=gateway, names=names, bounds=bounds)
+
+    def ready(url: str) -> None:
+        _tell(url, gateway, as_json=as_json)
+        if opens:
+            click.launch(f"{url}/")
+
+    if dry_run:
+        _tell(address(options, port), gateway, as_json=as_json)
+        return 0
+    return run(options, ready=ready)
+
+
+def _tell(url: str, gateway: str | None, *, as_json: bool) -> None:
+    if as_json:
+        from cotenant.catalogue import VERSION
+        from cotenant.report.document import header
+
+        emit({**header("ui", catalogue=VERSION), "url": url, "gateway": gateway})
+    else:
+        live = f", the gateway {gateway} in its live tab" if gateway else ""
+        click.echo(one_line(f"the page is at {url}/{live}"), err=True)

@@ -1,0 +1,107 @@
+"""The HTTP face: each path beside the function of the house that answers it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import Response
+from starlette.types import ASGIApp
+
+from cotenant._version import __version__
+from cotenant.web import bodies
+from cotenant.web.assets import asset_of, packed_answer
+from cotenant.web.catalogue import catalogue_document
+from cotenant.web.documents import compact, written
+from cotenant.web.estimates import estimate_bytes
+from cotenant.web.guard import Guard, Rules
+from cotenant.web.names import checked_words
+from cotenant.web.questions import questions
+from cotenant.web.running import running
+from cotenant.web.shelf import UPLOAD_BYTES
+from cotenant.web.state import Options, State
+from cotenant.web.strict import StrictRoute, answer_errors, refusal
+
+_MIB = 2**20
+_BODY_BYTES = {
+    "": 8 * _MIB, "/api/estimate": _MIB, "/api/explain": 32 * _MIB, "/api/models": 4 * UPLOAD_BYTES // 3 + _MIB,
+}  # fmt: skip
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def application(options: Options) -> tuple[ASGIApp, State]:
+    """The guarded application and its state, which ends with it."""
+    state = State(options)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await state.close()
+
+    app = FastAPI(
+        title="Cotenant", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,
+        lifespan=lifespan, summary="What the page of `cotenant ui` asks; the same answers as the command line.",
+        responses={422: {"model": bodies.Faults}, 400: {"model": bodies.Faults}},
+    )  # fmt: skip
+    app.router.route_class = StrictRoute
+    answer_errors(app)
+    app.include_router(_page(state))
+    app.include_router(_facts(state))
+    app.include_router(questions(state))
+    app.include_router(running(state))
+    local = options.host in _LOOPBACK
+    names = frozenset(name.lower() for name in (*options.names, *(() if local else (options.host,))))
+    return Guard(app, Rules(local=local, names=names, body_bytes=_BODY_BYTES)), state
+
+
+def _page(state: State) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/")
+    async def page(request: Request) -> Response:
+        found = state.assets.answer("index.html", request)
+        return found or refusal(404, "the page is not in this installation", "install cotenant anew")
+
+    @router.get("/static/{name:path}")
+    async def asset(name: str, request: Request) -> Response:
+        return state.assets.answer(name, request) or refusal(404, "nothing stands at this address")
+
+    @router.get("/favicon.ico")
+    async def icon(request: Request) -> Response:
+        found = state.assets.answer("favicon.ico", request) or state.assets.answer("favicon.svg", request)
+        return found or refusal(404, "nothing stands at this address")
+
+    return router
+
+
+def _facts(state: State) -> APIRouter:
+    router = APIRouter(prefix="/api", route_class=StrictRoute)
+    kept: list[Any] = []
+
+    @router.get("/catalogue", response_model=dict[str, Any])
+    async def catalogue(request: Request) -> Response:
+        """Models, cards, precisions, engines, targets, policies and examples."""
+        if not kept:
+            told = await state.quick(catalogue_document)
+            kept.append(await state.quick(partial(asset_of, compact(told), "application/json")))
+        return packed_answer(request, kept[0], "no-cache")
+
+    @router.post("/estimate", response_model=dict[str, Any])
+    async def estimate(body: bodies.EstimateBody) -> Response:
+        """What one replica takes of a card: the bytes of `cotenant estimate --json`."""
+        words = body.model_dump(exclude_none=True)
+        checked_words(words)
+        model = await state.model(words["model"])
+        return Response(estimate_bytes(words, model), media_type="application/json")
+
+    @router.get("/live", response_model=dict[str, Any])
+    async def live() -> Response:
+        """What the gateway of `--gateway` says of itself."""
+        if state.gateway is None:
+            return refusal(404, "no gateway was named", "cotenant ui --gateway http://127.0.0.1:8080")
+        return Response(written(await state.quick(state.gateway.document)), media_type="application/json")
+
+    return router

@@ -1,0 +1,175 @@
+"""What every request passes before anything of it is believed: whose page asks, under which name, how much comes.
+
+Plain ASGI, outside the framework, so that nothing is read or parsed of what is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cotenant.web.documents import written
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_HEADERS = (
+    (
+        b"content-security-policy",
+        b"default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        b"frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`local`: only this machine's own names are ours. Else any bare address is (a name that was pointed here is
+    how a page elsewhere would reach us) and the `names`. `body_bytes` by path, "" for the others."""
+
+    local: bool = True
+    names: frozenset[str] = frozenset()
+    body_bytes: Mapping[str, int] = field(default_factory=lambda: {"": 4 * 2**20})
+    body_s: float = 60.0
+
+
+class Guard:
+    """The application behind the rules."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self._app, self._rules = app, rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or refuse."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        refused = self._refusal(scope)
+        if refused is not None:
+            await _refuse(send, *refused)
+            return
+        await self._passed(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+        headers = _single(scope)
+        if headers is None:
+            return 400, "a header that counts stands there twice", ""
+        host = headers.get(b"host", "")
+        if not self._is_ours(host):
+            return 421, f"{host[:80]!r} is not a name of this server", "open it by the address that it printed"
+        if scope["method"] in ("GET", "HEAD"):
+            return None
+        if scope["method"] not in ("POST", "DELETE"):
+            return 405, f"{scope['method'][:20]} is not answered here", ""
+        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site", "none")
+        if site not in ("same-origin", "none") or (origin is not None and not _same(origin, host)):
+            return 403, "a page of elsewhere may not ask for this", ""
+        if headers.get(b"content-encoding", "identity").lower() != "identity":
+            return 415, "bodies are read as they come, not unpacked", "send it without Content-Encoding"
+        length = headers.get(b"content-length", "0")
+        if not length.isdecimal() or len(length) > 15:
+            return 400, "Content-Length is no number", ""
+        if int(length) > self._most(scope):
+            return 413, f"{int(length):,} bytes: at most {self._most(scope):,} are read here", ""
+        return None
+
+    def _most(self, scope: Scope) -> int:
+        limits = self._rules.body_bytes
+        return limits.get(scope["path"], limits[""])
+
+    def _is_ours(self, host: str) -> bool:
+        name = _name(host)
+        if name in _LOCAL or name in self._rules.names:
+            return True
+        return not self._rules.local and _is_address(name)
+
+    async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        read, most, late = 0, self._most(scope), asyncio.get_running_loop().time() + self._rules.body_s
+        whole, answered = False, False
+
+        async def counted() -> Message:
+            nonlocal read, whole
+            if whole:  # only a hang-up may still come
+                return await receive()
+            async with asyncio.timeout_at(late):
+                message = await receive()
+            if message["type"] == "http.request":
+                read += len(message.get("body", b""))
+                whole = not message.get("more_body", False)
+                if read > most:
+                    raise _TooLongError
+            return message
+
+        async def dressed(message: Message) -> None:
+            nonlocal answered
+            if message["type"] == "http.response.start":
+                answered = True
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        try:
+            await self._app(scope, counted, dressed)
+        except _TooLongError:
+            if not answered:
+                await _refuse(send, 413, f"at most {most:,} bytes are read here", "")
+        except TimeoutError:
+            if not answered:
+                await _refuse(send, 408, "the request did not come to its end", "")
+
+
+class _TooLongError(Exception):
+    """More came than may."""
+
+
+def _single(scope: Scope) -> dict[bytes, str] | None:
+    """The headers that decide, by name; None where one of them stands there twice."""
+    found: dict[bytes, str] = {}
+    for name, value in scope["headers"]:
+        if name in (b"host", b"origin", b"content-length", b"sec-fetch-site", b"content-encoding"):
+            if name in found:
+                return None
+            found[name] = value.decode("latin-1")
+    return found
+
+
+def _name(host: str) -> str:
+    """The host without its port; an IPv6 address without its brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _same(origin: str, host: str) -> bool:
+    """Whether a page of `origin` came from `host` (a proxy in front may have spoken https)."""
+    scheme, _, rest = origin.partition("://")
+    return scheme in ("http", "https") and rest.lower() == host.lower()
+
+
+async def _refuse(send: Send, status: int, error: str, hint: str) -> None:
+    body = written({"errors": [{"error": error, "hint": hint, "path": ""}]})
+    headers: list[Any] = [
+        (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"), (b"cache-control", b"no-store"), *_HEADERS,
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,190 @@
+"""Long questions in a fair queue: few at once, each in a process of its own that a cancel really stops.
+
+Clients take turns, however much each has asked for. What waits, runs and is kept is bounded in number, bytes
+and time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cotenant.web.hands import Hand
+
+ENDED = ("done", "failed", "cancelled")
+_PROGRESS_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """`workers` jobs run at once, each with `job_bytes` of memory and `job_s` seconds; `waiting` jobs in all and
+    `per_client` of one client; results are kept `kept_s` seconds, `kept` of them, `kept_bytes` together."""
+
+    workers: int = 2
+    job_bytes: int = 4 * 2**30
+    job_s: float = 600.0
+    waiting: int = 64
+    per_client: int = 16
+    kept: int = 200
+    kept_bytes: int = 256 * 2**20
+    kept_s: float = 1800.0
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One question on its way. `state`: waiting, running, done, failed or cancelled."""
+
+    id: str
+    kind: str
+    client: str
+    asked: Mapping[str, Any]
+    uploads: Mapping[str, Any]
+    state: str = "waiting"
+    progress: list[dict[str, Any]] = field(default_factory=list)
+    dropped: int = 0  # of the progress, from its start
+    result: bytes = b""
+    errors: list[dict[str, str]] = field(default_factory=list)
+    ended_at: float = 0.0
+    task: asyncio.Task[None] | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, message: Mapping[str, Any]) -> None:
+        """Add to the progress and wake whoever follows it."""
+        self.progress.append(dict(message))
+        if len(self.progress) > _PROGRESS_KEPT:
+            del self.progress[0]
+            self.dropped += 1
+        self.wake()
+
+    def wake(self) -> None:
+        """Whoever waits for a change sees one; later ones wait for the next."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+
+class FullError(Exception):
+    """The queue takes no more; `reason` is a sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Board:
+    """All jobs. Everything happens on one event loop."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._queues: OrderedDict[str, deque[Job]] = OrderedDict()  # by client; the first one is next
+        self._free = [Hand(bounds.job_bytes) for _ in range(bounds.workers)]
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, client: str, kind: str, asked: Mapping[str, Any], uploads: Mapping[str, Any]) -> Job:
+        """A new job in its client's queue. Raises FullError."""
+        self.forget()
+        mine = sum(one.client == client and one.state not in ENDED for one in self._jobs.values())
+        if mine >= self.bounds.per_client:
+            raise FullError(f"{mine} jobs of yours wait or run already")
+        if sum(map(len, self._queues.values())) >= self.bounds.waiting:
+            raise FullError(f"{self.bounds.waiting} jobs wait already")
+        job = Job(secrets.token_hex(16), kind, client, asked, uploads)
+        self._jobs[job.id] = job
+        self._queues.setdefault(client, deque()).append(job)
+        self._start()
+        return job
+
+    def find(self, job_id: str) -> Job | None:
+        """The job of that id, while it is kept."""
+        self.forget()
+        return self._jobs.get(job_id)
+
+    def ahead(self, job: Job) -> int:
+        """How many jobs run before `job`, if nobody else comes."""
+        queue = self._queues.get(job.client)
+        if job.state != "waiting" or queue is None:
+            return 0
+        place = queue.index(job)
+        return sum(min(len(other), place + (other is not queue)) for other in self._queues.values())
+
+    async def cancel(self, job: Job) -> None:
+        """End it, wherever it is; nothing happens to one that has ended."""
+        if job.state == "waiting":
+            queue = self._queues.get(job.client)
+            if queue is not None and job in queue:
+                queue.remove(job)
+                if not queue:
+                    del self._queues[job.client]
+            self._end(job, "cancelled")
+        elif job.state == "running" and job.task is not None:
+            self._end(job, "cancelled")
+            job.task.cancel()
+            await asyncio.wait([job.task])
+
+    async def close(self) -> None:
+        """Cancel everything and end all processes."""
+        for job in list(self._jobs.values()):
+            await self.cancel(job)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        for hand in self._free:
+            await hand.end()
+
+    def _start(self) -> None:
+        while self._free and self._queues:
+            client, queue = next(iter(self._queues.items()))
+            job = queue.popleft()
+            if queue:
+                self._queues.move_to_end(client)
+            else:
+                del self._queues[client]
+            job.state = "running"
+            job.task = asyncio.get_running_loop().create_task(self._run(job, self._free.pop()))
+            self._tasks.add(job.task)
+            job.task.add_done_callback(self._tasks.discard)
+            job.wake()
+
+    async def _run(self, job: Job, hand: Hand) -> None:
+        try:
+            async with asyncio.timeout(self.bounds.job_s):
+                told = await hand.ask(job.kind, job.asked, job.uploads, job.tell)
+            if "result" in told:
+                job.result = told["result"].encode()
+                self._end(job, "done")
+            else:
+                job.errors = told["errors"]
+                self._end(job, "failed")
+        except TimeoutError:
+            job.errors = [_fault(f"not done within {self.bounds.job_s:g} s", "ask for less, or give a time_limit")]
+            self._end(job, "failed")
+        except asyncio.CancelledError:
+            self._end(job, "cancelled")
+        finally:
+            self._free.append(hand)
+            self._start()
+
+    def _end(self, job: Job, state: str) -> None:
+        if job.state in ENDED:
+            return
+        job.state, job.asked, job.uploads = state, {}, {}
+        job.ended_at = asyncio.get_running_loop().time()
+        job.wake()
+
+    def forget(self) -> None:
+        """Let go of what ended long ago, and of the oldest results where they are too many."""
+        now = asyncio.get_running_loop().time()
+        ended = [job for job in self._jobs.values() if job.state in ENDED]
+        size = sum(len(job.result) for job in ended)
+        for number, job in enumerate(sorted(ended, key=lambda one: one.ended_at)):
+            many = len(ended) - number > self.bounds.kept or size > self.bounds.kept_bytes
+            if many or now - job.ended_at > self.bounds.kept_s:
+                size -= len(job.result)
+                del self._jobs[job.id]
+
+
+def _fault(error: str, hint: str) -> dict[str, str]:
+    return {"error": error, "hint": hint, "path": ""}

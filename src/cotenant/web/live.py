@@ -1,0 +1,70 @@
+"""The live tab: what a `cotenant serve` gateway says of itself. Its address comes from the command line alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from typing import Any
+
+from cotenant.errors import EngineError, InputError
+
+_TIMEOUT_S, _MOST_BYTES = 2.0, 4 * 2**20
+_SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
+
+
+class Gateway:
+    """A gateway at `url`. Redirects are not followed, proxies not used."""
+
+    def __init__(self, url: str) -> None:
+        if not re.fullmatch(r"https?://[\w.\-\[\]:]+/?", url, re.ASCII):
+            raise InputError(f"{url[:80]!r} is not the address of a gateway", hint="http://127.0.0.1:8080")
+        self.url = url.rstrip("/")
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+
+    def document(self) -> dict[str, Any]:
+        """Status and metrics as they are now. Raises EngineError where it does not answer."""
+        try:
+            status = json.loads(self._read("/status.json"))
+            metrics = samples(self._read("/metrics").decode("utf-8", "replace"))
+        except (OSError, ValueError, urllib.error.URLError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise EngineError(
+                f"the gateway at {self.url} does not answer: {reason}", hint="cotenant serve PLAN"
+            ) from None
+        return {"gateway": self.url, "status": status, "metrics": metrics}
+
+    def _read(self, path: str) -> bytes:
+        with self._opener.open(self.url + path, timeout=_TIMEOUT_S) as answer:
+            data: bytes = answer.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise ValueError("its answer is too long")
+        return data
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """None is followed."""
+
+
+def samples(text: str) -> list[dict[str, Any]]:
+    """Prometheus text as `{name, labels, value}`, what is no finite number left out."""
+    found = []
+    for line in text.splitlines():
+        match = _SAMPLE.match(line) if not line.startswith("#") else None
+        if match is None:
+            continue
+        try:
+            value = float(match["value"])
+        except ValueError:
+            continue
+        if value - value == 0:  # neither NaN nor infinite
+            labels = {name: _plain(held) for name, held in _LABEL.findall(match["labels"] or "")}
+            found.append({"name": match["name"], "labels": labels, "value": value})
+    return found
+
+
+def _plain(text: str) -> str:
+    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")

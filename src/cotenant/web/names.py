@@ -1,0 +1,130 @@
+"""What a request from the web may name: catalogue names, hub ids and uploads. Never a path or an address."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from cotenant.domain.loaded import LoadedModel
+from cotenant.errors import CotenantError, InputError, InputErrors, UnknownModelError
+
+UPLOAD = re.compile(r"upload-[0-9a-f]{32}")
+_HUB = re.compile(r"(?P<id>[\w][\w.-]{0,95}/[\w][\w.-]{0,95})(?:@[\w.-]{1,100})?(?::[\w.-]{1,40})?", re.ASCII)
+_FILES = (".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".yaml", ".csv")
+_HINT = "a name of the catalogue, a hub id (OWNER/NAME), or the id of an upload"
+
+Find = Callable[[str], LoadedModel]
+
+
+def is_hub_id(text: str) -> bool:
+    """``OWNER/NAME``, ``OWNER/NAME@REVISION``, ``OWNER/NAME:MIX``: nothing that a file system would climb with."""
+    match = _HUB.fullmatch(text)
+    return match is not None and ".." not in text and not match["id"].lower().endswith(_FILES)
+
+
+def refuse_path(text: object, path: str, what: str) -> None:
+    """Raise InputError unless `text` could be a hub id or a plain word."""
+    plain = isinstance(text, str) and re.fullmatch(r"[\w][\w.:@-]{0,200}", text, re.ASCII)
+    if not plain and not (isinstance(text, str) and is_hub_id(text)):
+        raise InputError(
+            f"{what} is a hub id (OWNER/NAME) here, never a path or an address",
+            hint="the command line takes paths", path=path,
+        )  # fmt: skip
+
+
+def opener(uploads: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel]:
+    """Opens what a request calls a model: an upload, raw figures, a name of the user's own, the catalogue's, the
+    hub's. Raises UnknownModelError for anything else, a path among them; no file is ever looked for."""
+
+    def load(source: object) -> LoadedModel:
+        from cotenant.edge.models import open_model, open_named
+
+        if isinstance(source, Mapping):
+            return open_model(source)
+        if not isinstance(source, str) or not 0 < len(source) <= 200:
+            raise UnknownModelError("a model is named by text of at most 200 characters", hint=_HINT)
+        name = source.strip()
+        if UPLOAD.fullmatch(name):
+            if name not in uploads:
+                raise UnknownModelError(
+                    f"no upload {name}: it was sent away, or never came", hint="upload it again"
+                )
+            return uploads[name]
+        found = open_named(name)
+        if found is None:
+            raise UnknownModelError(f"no model {name[:80]!r} that a page may ask for", hint=_HINT)
+        return found
+
+    return load
+
+
+def no_trace(name: str) -> NoReturn:
+    """Stands where a fleet's traces are opened."""
+    raise InputError("a trace is a file, and files are for the command line", hint="give rates and lengths")
+
+
+def checked_fleet(value: object) -> None:
+    """Raise InputErrors for every path or address in a fleet (a mapping): drafts, adapters, checkpoints, traces.
+
+    Models themselves are `opener`'s business; what has another shape than a fleet is its reader's.
+    """
+    _raise(_fleet_faults(value, "$"))
+
+
+def checked_words(words: Mapping[str, Any]) -> None:
+    """The same for the keyword arguments of an estimate."""
+    _raise(_word_faults(words, "$"))
+
+
+def _raise(faults: Iterator[CotenantError]) -> None:
+    found = list(faults)
+    if found:
+        raise InputErrors(found)
+
+
+def _fleet_faults(value: object, path: str) -> Iterator[CotenantError]:
+    models = value.get("models") if isinstance(value, Mapping) else None
+    for number, model in enumerate(models if isinstance(models, list) else ()):
+        if isinstance(model, Mapping):
+            yield from _word_faults(model, f"{path}.models[{number}]")
+
+
+def _word_faults(words: Mapping[str, Any], path: str) -> Iterator[CotenantError]:
+    for what, text, where in _named(words, path):
+        try:
+            refuse_path(text, where, what)
+        except InputError as fault:
+            yield fault
+
+
+def _named(words: Mapping[str, Any], path: str) -> Iterator[tuple[str, object, str]]:
+    """(what it is, the text, where it stands) of all that may name a file or a repository."""
+    draft = words.get("speculative_config")
+    if isinstance(draft, str) and draft.strip():
+        from cotenant.readers.json_text import parse_json
+
+        draft = parse_json(draft, what="speculative_config", path=f"{path}.speculative_config")
+    if isinstance(draft, Mapping):
+        for key in ("model", "tokenizer", "draft_model"):
+            if draft.get(key) is not None:
+                yield "a draft", draft[key], f"{path}.speculative_config.{key}"
+    options = words.get("options")
+    for key, value in (options if isinstance(options, Mapping) else {}).items():
+        if isinstance(key, str) and key.strip("-").replace("-", "_").lower().endswith(
+            ("path", "_model", "model_draft")
+        ):
+            yield "a draft", value, f"{path}.options.{key}"
+    adapters = words.get("adapters")
+    for number, one in enumerate(adapters if isinstance(adapters, list) else ()):
+        if isinstance(one, Mapping) and one.get("source"):
+            yield "an adapter's source", one["source"], f"{path}.adapters[{number}].source"
+    formats = words.get("quantization")
+    for number, one in enumerate(formats if isinstance(formats, list) else ()):
+        if isinstance(one, Mapping):
+            for name, held in one.items():
+                if held:
+                    yield "a checkpoint", held, f"{path}.quantization[{number}].{name}"
+    traffic = words.get("traffic")
+    if isinstance(traffic, Mapping) and traffic.get("trace") is not None:
+        yield "a trace", "/", f"{path}.traffic.trace"

@@ -1,0 +1,105 @@
+"""The long questions, as functions that a worker process runs: a plan, a replay, a precision matrix's kin.
+
+Each takes what a request said and what its uploads are, and returns the bytes of the command line's `--json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cotenant.domain.loaded import LoadedModel
+from cotenant.web.documents import written
+from cotenant.web.names import checked_fleet, no_trace, opener
+
+if TYPE_CHECKING:
+    from cotenant.domain.fleet import Fleet
+    from cotenant.domain.plan import Plan
+
+Uploads = Mapping[str, LoadedModel]
+Tell = Callable[[Mapping[str, Any]], None]
+"""Told what is being done: `message`, and what is known by then (`cost`, `bound`, `gap`)."""
+
+
+def plan_job(asked: Mapping[str, Any], uploads: Uploads, tell: Tell) -> bytes:
+    """`asked`: fleet (mapping or text), seed, replay, why, time_limit. As `cotenant plan FLEET --json`."""
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.report.document import plan_document
+
+    found = api.plan(
+        open_fleet(asked["fleet"], uploads), seed=asked.get("seed") or 0, replay=bool(asked.get("replay")),
+        why=bool(asked.get("why")), time_limit=asked.get("time_limit"),
+        progress=lambda words: tell({"message": words}),
+    )  # fmt: skip
+    tell({"message": "planned", "cost": found.objective_value, "bound": found.lower_bound, "gap": found.gap})
+    return written(plan_document(found, catalogue=VERSION))
+
+
+def simulate_job(asked: Mapping[str, Any], uploads: Uploads, tell: Tell) -> bytes:
+    """`asked`: plan (a document) or fleet, policy, seed, duration, arrivals, patience. As `cotenant simulate`."""
+    from cotenant.catalogue import VERSION
+    from cotenant.edge.simulations import Run, prepare, replayed, with_arrivals
+    from cotenant.estimation.options import arrivals_from
+    from cotenant.report.replay_document import replay_document
+    from cotenant.simulation.run import check_policy
+    from cotenant.simulation.together import TOGETHER
+    from cotenant.units import parse_seconds
+
+    def told(words: str) -> None:
+        tell({"message": words})
+
+    policy = asked.get("policy") or "static"
+    check_policy(policy)
+    duration = asked.get("duration")
+    span = None if duration is None else parse_seconds(duration)
+    patience, how = parse_seconds(asked.get("patience") or "10s"), arrivals_from(asked.get("arrivals"))
+    found, question = opened(asked, uploads)
+    question = with_arrivals(question, how)
+    ready = prepare(question, found, (), apart=policy not in TOGETHER, progress=told)
+    replay = replayed({policy: ready}, span, patience, Run(policy, asked.get("seed") or 0), progress=told)
+    return written(replay_document(replay, catalogue=VERSION))
+
+
+JOBS: Mapping[str, Callable[[Mapping[str, Any], Uploads, Tell], bytes]] = {
+    "plan": plan_job,
+    "simulate": simulate_job,
+}
+
+
+def open_fleet(source: object, uploads: Uploads) -> Fleet:
+    """A fleet from a mapping or the text of a fleet file. Raises InputErrors with every fault."""
+    from cotenant.edge.own_gpus import own_gpus
+    from cotenant.errors import InputError
+    from cotenant.readers.fleet import fleet_from, read_fleet
+    from cotenant.readers.yaml_text import read_document
+
+    load = opener(uploads)
+    if isinstance(source, str):
+        checked_fleet(read_document(source, path="the fleet").value)
+        return read_fleet(source, load_model=load, load_trace=no_trace, path="the fleet", extra=own_gpus())
+    if not isinstance(source, Mapping):
+        raise InputError("a fleet is a mapping, or the text of a fleet file", path="$.fleet")
+    checked_fleet(source)
+    return fleet_from(source, load_model=load, load_trace=no_trace, extra=own_gpus())
+
+
+def opened(asked: Mapping[str, Any], uploads: Uploads) -> tuple[Plan | None, Fleet]:
+    """What was asked about: a plan with the fleet that it was made for, or a fleet alone."""
+    from cotenant.edge.plans import plan_and_fleet
+    from cotenant.errors import InputError
+
+    document = asked.get("plan")
+    if document is None:
+        return None, open_fleet(asked.get("fleet"), uploads)
+    checked_plan(document)
+    both = plan_and_fleet(document, load_model=opener(uploads), load_trace=no_trace)
+    if both is None:
+        raise InputError("this is no plan", hint="the document that /api/plan answers with", path="$.plan")
+    return both
+
+
+def checked_plan(document: object) -> None:
+    """Raise InputErrors for paths in a plan's fleet."""
+    if isinstance(document, Mapping):
+        checked_fleet(document.get("fleet"))
