@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 import cotenant
 from cotenant.catalogue import VERSION
 from cotenant.edge.plans import plan_and_fleet
-from cotenant.edge.workers import each
+from cotenant.edge.workers import _refuse_silence, each
 from cotenant.errors import CotenantError, InputError
 from cotenant.report.document import plan_document
 
@@ -87,10 +89,22 @@ def test_seeds_are_the_same_in_processes_of_their_own() -> None:
 
 
 def test_without_ray_the_error_says_how_to_get_it() -> None:
-    try:
-        import ray
-    except ImportError:
+    if find_spec("ray") is None:
         with pytest.raises(InputError, match="not installed"):
             list(each(str, [1, 2], ray="auto"))
-    else:
-        assert ray.__version__
+
+
+def test_a_cluster_that_does_not_listen_is_no_long_wait() -> None:
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:port", "[::1]:1"):
+        with pytest.raises(InputError, match="no Ray cluster at"):
+            _refuse_silence(address)
+    for address in ("auto", "local"):
+        _refuse_silence(address)
+
+
+@pytest.mark.skipif(not os.environ.get("COTENANT_RAY"), reason="COTENANT_RAY=local starts a cluster")
+def test_ray_gives_the_same_answers() -> None:
+    ours = cotenant.simulate_many(RAW, policies=("static", "restart"), seeds=(3, 4), duration="2s", workers=1)
+    assert ours == cotenant.simulate_many(
+        RAW, policies=("static", "restart"), seeds=(3, 4), duration="2s", ray=os.environ["COTENANT_RAY"]
+    )

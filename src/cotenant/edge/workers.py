@@ -13,6 +13,7 @@ from cotenant.errors import InputError
 
 T = TypeVar("T")
 R = TypeVar("R")
+_ANSWERS_S = 10.0
 
 
 def each(
@@ -28,11 +29,15 @@ def each(
 def _on_ray(function: Callable[[T], R], items: Sequence[T], address: str) -> Iterator[R]:
     cluster = _connected(address)
     try:
-        remote = cluster.remote(function)
-        for waiting in [remote.remote(item) for item in items]:
+        remote, shared = cluster.remote(_called), cluster.put(function)  # sent once, however many items there are
+        for waiting in [remote.remote(shared, item) for item in items]:
             yield cluster.get(waiting)
     finally:
         cluster.shutdown()
+
+
+def _called(function: Callable[[T], R], item: T) -> R:
+    return function(item)
 
 
 def _connected(address: str) -> Any:
@@ -40,6 +45,7 @@ def _connected(address: str) -> Any:
         import ray
     except ImportError:
         raise InputError("--ray needs Ray, which is not installed", hint="pip install 'cotenant[ray]'") from None
+    _refuse_silence(address)
     try:
         ray.init(
             address=None if address == "local" else address, log_to_driver=False, logging_level="error",
@@ -49,3 +55,16 @@ def _connected(address: str) -> Any:
         first = (str(error).splitlines() or [""])[0]
         raise InputError(f"no Ray cluster at {address!r}: {first[:160]}", hint="ray start --head") from None
     return ray
+
+
+def _refuse_silence(address: str) -> None:
+    """Ray itself waits for minutes where nobody listens."""
+    import socket
+
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(f"no Ray cluster at {address!r}: {error}", hint="ray start --head") from None
