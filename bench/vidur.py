@@ -1,0 +1,81 @@
+"""Requests a CPU second beside Vidur (MIT), on the same lengths (the Azure conversation trace, to 4,096 tokens).
+
+`--vidur DIR` is a checkout of microsoft/vidur with a `.venv` that has what it needs. Its attention tables are too
+large for most mirrors; where Llama-3-8B's is missing a synthetic one is written, which changes its times but not
+what simulating costs. The rate is at the margin, (more - fewer requests) / (more - fewer CPU s): its start and
+its training are left out, as compiling is of ours. Predictions are kept in its `cache`, so run it once before.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.table import CannotRunError
+
+FEW, MANY = 200, 1000
+_TABLE = Path("data/profiling/compute/a100/meta-llama/Meta-Llama-3-8B/attention.csv")
+_TIMES = ("attn_prefill", "attn_decode", "attn_kv_cache_save")
+_ARGUMENTS = """
+--replica_config_device a100 --replica_config_model_name meta-llama/Meta-Llama-3-8B
+--cluster_config_num_replicas 1 --replica_config_tensor_parallel_size 1 --replica_config_num_pipeline_stages 1
+--request_generator_config_type synthetic --length_generator_config_type trace
+--trace_request_length_generator_config_max_tokens 4096
+--trace_request_length_generator_config_trace_file ./data/processed_traces/splitwise_conv.csv
+--interval_generator_config_type poisson --poisson_request_interval_generator_config_qps 6.45
+--replica_scheduler_config_type sarathi --sarathi_scheduler_config_batch_size_cap 512
+--sarathi_scheduler_config_chunk_size 512 --execution_time_predictor_config_type linear_regression
+--no-metrics_config_store_plots --no-metrics_config_enable_chrome_trace
+"""
+
+
+def requests_per_cpu_s(folder: Path) -> float:
+    """Vidur's rate at the margin, on this machine."""
+    if not (folder / _TABLE).exists() or (folder / _TABLE).stat().st_size < 1000:
+        _synthetic(folder / _TABLE)
+    few, many = (_cpu_s(folder, count) for count in (FEW, MANY))
+    if many <= few:
+        raise CannotRunError("Vidur took no longer for more requests: the machine is too busy to tell")
+    return (MANY - FEW) / (many - few)
+
+
+def ratio(folder: Path | None, ours: float) -> tuple[float, Mapping[str, object]]:
+    """Ours over Vidur's."""
+    if folder is None:
+        raise CannotRunError("give --vidur DIR")
+    theirs = requests_per_cpu_s(folder)
+    return ours / theirs, {"vidur_per_cpu_s": round(theirs), "ours_per_cpu_s": round(ours)}
+
+
+def _cpu_s(folder: Path, count: int) -> float:
+    python = folder / ".venv" / "bin" / "python"
+    number = ["--synthetic_request_generator_config_num_requests", str(count)]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "WANDB_MODE": "disabled"}
+    before = os.times()
+    done = subprocess.run(
+        [str(python), "-m", "vidur.main", *_ARGUMENTS.split(), *number],
+        capture_output=True, text=True, cwd=folder, env=environment,
+    )  # fmt: skip
+    after = os.times()
+    if done.returncode:
+        raise CannotRunError(f"Vidur failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def _synthetic(file: Path) -> None:
+    """Attention times of Llama-3-8B's shape in straight lines: of what is read and of what is held."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        shape = ("n_embd", "n_q_head", "n_kv_head", "block_size", "num_tensor_parallel_workers")
+        load = ("kv_cache_size", "prefill_chunk_size", "batch_size")
+        writer.writerow([*shape, *load, *(f"time_stats.{name}.median" for name in _TIMES)])
+        for held in (0, *(64 << power for power in range(9))):
+            for chunk in (64 << power for power in range(7)):
+                row = (held, chunk, 1, 0.003 + 2e-9 * chunk * chunk + 1e-8 * held * chunk, 0.0, 0.002)
+                writer.writerow([4096, 32, 8, 16, 1, *row])
+            for batch in (1 << power for power in range(10)) if held else ():
+                writer.writerow([4096, 32, 8, 16, 1, held, 0, batch, 0.0, 0.004 + 2e-6 * held * batch, 0.002])
