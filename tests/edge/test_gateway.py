@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -16,7 +17,7 @@ from cotenant.cli.root import cli
 
 pytest.importorskip("aiohttp")
 
-from bench.live_case import MIB, Gateway, plan_document
+from bench.live_case import MIB, STUB, Gateway, plan_document
 
 
 @pytest.fixture(scope="module")
@@ -245,6 +246,29 @@ def test_two_models_on_a_budget_for_one_take_turns(own):
         held = one.status()["devices"][0]
         assert held["held_bytes"] == 100 * MIB <= held["capacity_bytes"]
     assert one.logged().count('"engine_started"') == 3
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_sleepers_are_woken_and_checked_before_traffic(own, tmp_path, wrong):
+    """vLLM's level 1; one that wakes up wrong is healthy by its own word, and is started anew all the same."""
+    document = plan_document({"alpha": 100 * MIB, "beta": 100 * MIB}, 150 * MIB, engine="vllm@0.21")
+    for replica in document["replicas"]:
+        replica |= {"sharing": "sleep", "checkpoint": "org/model"}
+        for name in ("n_ctx", "n_parallel", "n_gpu_layers"):
+            del replica[name]
+    program = tmp_path / "vllm"
+    flag = " --wrong-after-wake" if wrong else ""
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}"{flag} "$@"\n')
+    program.chmod(0o755)
+    one = own("--no-prestart", "--engine-binary", f"vllm={program}", document=document)
+    for model in ("alpha", "beta", "alpha"):
+        status, _, found = one.chat(model, max_tokens=2)
+        assert (status, found["choices"][0]["message"]["content"]) == (200, "w0 w1 ")
+    logged = one.logged()
+    assert logged.count('"engine_sleeps"') == 2
+    assert logged.count('"engine_woke"') == (0 if wrong else 1)
+    assert logged.count('"engine_started"') == (3 if wrong else 2)
+    assert ("its answer is empty" in logged) is wrong
 
 
 def test_a_killed_engine_is_started_again_and_nothing_is_lost(own):

@@ -1,9 +1,9 @@
 """vLLM: sleep levels, LoRA at run time, metrics.
 
-Sleep needs ``--enable-sleep-mode`` and VLLM_SERVER_DEV_MODE=1, whose endpoints ask for no key: they are on
-loopback. Level 1 keeps weights in host memory; level 2 drops them, and to wake they are read again and the
-prefix cache reset (blog.vllm.ai, 2025-10-26: wake the weights, reload_weights, wake the cache). Sources:
-vllm/entrypoints (api_server, serve/sleep, serve/lora), vllm/v1/metrics/loggers.py.
+Sleep needs ``--enable-sleep-mode`` and VLLM_SERVER_DEV_MODE=1, whose endpoints ask for no key in most releases
+(they are on loopback). Level 1 keeps weights in host memory; level 2 drops them, and to wake they are read
+again and the prefix cache reset (blog.vllm.ai, 2025-10-26: wake the weights, reload_weights, wake the cache).
+Sources: vllm/entrypoints (api_server, serve/sleep, serve/lora), vllm/v1/metrics/loggers.py.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Vllm:
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """/health answers 200 also while it sleeps; whether it does is asked where the server tells."""
-        found = health_at(url, "/health", timeout_s=timeout_s)
+        found = health_at(url, "/health", timeout_s=timeout_s, key=key)
         if found is not Health.READY:
             return found
         try:
-            told = call_json(url, "/is_sleeping", timeout_s=timeout_s)
+            told = call_json(url, "/is_sleeping", timeout_s=timeout_s, key=key)
         except EngineError:
             return found
         return Health.ASLEEP if isinstance(told, dict) and told.get("is_sleeping") is True else found
@@ -58,17 +58,17 @@ class Vllm:
 
     def sleep(self, url: str, *, level: int = 1, timeout_s: float = 60.0, key: str = "") -> None:
         """Free weights and cache."""
-        post(url, f"/sleep?level={level}", timeout_s=timeout_s)
+        post(url, f"/sleep?level={level}", timeout_s=timeout_s, key=key)
 
     def wake(self, url: str, *, level: int = 1, timeout_s: float = 120.0, key: str = "") -> None:
         """Weights back, and after level 2 read again and the prefix cache forgotten."""
         if level == 1:
-            post(url, "/wake_up", timeout_s=timeout_s)
+            post(url, "/wake_up", timeout_s=timeout_s, key=key)
             return
-        post(url, "/wake_up?tags=weights", timeout_s=timeout_s)
-        post(url, "/collective_rpc", {"method": "reload_weights"}, timeout_s=timeout_s)
-        post(url, "/wake_up?tags=kv_cache", timeout_s=timeout_s)
-        post(url, "/reset_prefix_cache", timeout_s=timeout_s)
+        post(url, "/wake_up?tags=weights", timeout_s=timeout_s, key=key)
+        post(url, "/collective_rpc", {"method": "reload_weights"}, timeout_s=timeout_s, key=key)
+        post(url, "/wake_up?tags=kv_cache", timeout_s=timeout_s, key=key)
+        post(url, "/reset_prefix_cache", timeout_s=timeout_s, key=key)
 
     def load_adapter(self, url: str, name: str, source: str, *, timeout_s: float = 60.0, key: str = "") -> None:
         """/v1/load_lora_adapter."""
