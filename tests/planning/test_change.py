@@ -114,7 +114,7 @@ def test_the_document_tells_the_migration(old: Plan) -> None:
     assert plan_document(old, catalogue="c")["migration"] is None
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.sampled_from([1, 4, 12, 24]), min_size=2, max_size=4),
     st.lists(st.sampled_from([0, 1, 4, 12, 24]), min_size=2, max_size=4),
