@@ -1,0 +1,296 @@
+/** What a person can do here. Each action changes the state and asks the server where it must. */
+import { ask, job, newest, Problem } from "./api.js";
+import { encode } from "./link.js";
+import { get, set } from "./store.js";
+import { sameType } from "./scene.js";
+import { t } from "./words.js";
+
+const DEFAULT_TRAFFIC = { concurrent: 8, context_tokens: { p50: 1000, p95: 4000 } };
+const estimates = new Map(); // by replica: so that one slider aborts only its own question
+
+/** Show what went wrong; an abort is no fault. */
+export function blame(error) {
+  if (error?.name === "AbortError") return;
+  const faults = error instanceof Problem ? error.faults : [{ error: String(error?.message ?? error), hint: "", path: "" }];
+  set({ faults });
+}
+
+/** Say something to people who listen instead of looking. */
+export const say = (notice) => set({ notice });
+
+const guarded = (action) => async (...given) => {
+  try {
+    return await action(...given);
+  } catch (error) {
+    blame(error);
+    return undefined;
+  }
+};
+
+/* ---- the fleet ---- */
+
+/** Replace the fleet; what was solved or moved for the old one is stale. */
+export function setFleet(change) {
+  set((state) => ({ fleet: typeof change === "function" ? change(state.fleet) : change, stale: true, replay: null, exported: null }));
+}
+
+const changeModel = (name, change) =>
+  setFleet((fleet) => ({ ...fleet, models: fleet.models.map((one) => (one.name === name ? change(one) : one)) }));
+
+export function addModel(id, title = id) {
+  const { fleet } = get();
+  const base = title.split("/").pop().toLowerCase().replace(/\.(json|gguf)$/, "").replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+/, "").slice(0, 40) || "model";
+  let name = base;
+  for (let n = 2; fleet.models.some((one) => one.name === name); n += 1) name = `${base}-${n}`;
+  setFleet({ ...fleet, models: [...fleet.models, { name, model: id, traffic: structuredClone(DEFAULT_TRAFFIC) }] });
+  say(`${name}`);
+}
+
+export const removeModel = (name) =>
+  setFleet((fleet) => ({ ...fleet, models: fleet.models.filter((one) => one.name !== name) }));
+
+export function addCards(type) {
+  setFleet((fleet) => ({ ...fleet, gpus: [...fleet.gpus, { type, count: 1 }] }));
+}
+
+export const changePool = (number, change) =>
+  setFleet((fleet) => ({ ...fleet, gpus: fleet.gpus.map((pool, at) => (at === number ? change({ ...pool }) : pool)) }));
+
+export const removePool = (number) => setFleet((fleet) => ({ ...fleet, gpus: fleet.gpus.filter((_, at) => at !== number) }));
+
+const HEAD = 24 * 2 ** 20; // of a GGUF: its metadata and the table of tensors end well before this
+
+/** A dropped or chosen file: a config.json whole, of a GGUF the head alone. */
+export const upload = guarded(async (file) => {
+  say(t("reading", { name: file.name }));
+  const gguf = file.name.toLowerCase().endsWith(".gguf");
+  const body = gguf
+    ? { gguf: await base64(file.slice(0, HEAD)), size_bytes: file.size, name: file.name.slice(0, 200) }
+    : { config: await file.text(), name: file.name.slice(0, 200) };
+  const found = await ask("models", body);
+  addModel(found.id, found.name ?? file.name);
+});
+
+export const askHub = guarded(async (id) => {
+  say(t("reading", { name: id }));
+  const found = await ask("models", { hub: id });
+  addModel(found.id ?? id, found.name ?? id);
+});
+
+async function base64(blob) {
+  const bytes = new Uint8Array(await blob.arrayBuffer());
+  let text = "";
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+}
+
+/* ---- long questions ---- */
+
+async function work(kind, path, body) {
+  await get().work?.stop?.();
+  const mine = { kind, lines: [], cost: null, bound: null, gap: null, stop: null };
+  set({ work: mine, faults: [] });
+  const still = () => get().work?.token === mine.token;
+  mine.token = Symbol(kind);
+  const tell = (told) => {
+    if (!still()) return;
+    const { message, ...figures } = told.progress ?? told;
+    set(({ work: now }) => ({ work: { ...now, ...figures, lines: message ? [...now.lines.slice(-4), message] : now.lines } }));
+  };
+  try {
+    return await job(path, body, tell, (stop) => still() && set(({ work: now }) => ({ work: { ...now, stop } })));
+  } finally {
+    if (still()) set({ work: null });
+  }
+}
+
+export function stopWork() {
+  get().work?.stop?.();
+  set({ work: null });
+}
+
+/** Plan the fleet; `text` may be a fleet file as an example holds it. */
+export const solve = guarded(async (text) => {
+  const asked = text ?? get().fleet;
+  const plan = await work("solve", "plan", { fleet: asked });
+  if (!plan) return;
+  set({ plan, fleet: plan.fleet ?? get().fleet, stale: false, answers: {}, tune: {}, checked: null, replay: null, exported: null, picked: keepPicked(plan) });
+  say(t("solved"));
+  if (get().tab === "export") exportTo(get().target);
+});
+
+function keepPicked(plan) {
+  const { picked } = get();
+  return plan.replicas.some((one) => one.id === picked) ? picked : (plan.replicas[0]?.id ?? null);
+}
+
+export const replay = guarded(async () => {
+  const { plan, fleet, policy, seed, stale } = get();
+  const asked = !plan || stale || !TOGETHER.includes(policy) ? { fleet } : { plan };
+  const found = await work("replay", "simulate", { ...asked, policy, seed });
+  if (found) set({ replay: found });
+});
+
+const TOGETHER = ["static", "elastic", "spatial"]; // what replays the plan as it stands
+
+export const explain = guarded(async () => {
+  const { log } = get();
+  set({ explanation: null, faults: [] });
+  set({ explanation: await ask("explain", { log }) });
+});
+
+export const exportTo = guarded(async (target) => {
+  set({ target, exported: null, faults: [] });
+  const { plan } = get();
+  if (!plan) return;
+  const found = await ask("deploy", { plan, target });
+  if (get().target === target) set({ exported: found });
+});
+
+/* ---- sliders ---- */
+
+const length = (lengths) => lengths?.p95 ?? lengths?.max ?? lengths?.p50 ?? 0;
+
+/** Tokens of context at the 95th percentile. */
+export const contextOf = (traffic) => length(traffic.context_tokens) || length(traffic.input_tokens) + length(traffic.output_tokens);
+
+function scaled(lengths, ratio) {
+  if (!lengths) return lengths;
+  return Object.fromEntries(Object.entries(lengths).map(([key, tokens]) => [key, typeof tokens === "number" ? Math.max(1, Math.round(tokens * ratio)) : tokens]));
+}
+
+/** One slider of a model; `value` is what the fleet file would say. Asks for the estimate of each of its replicas. */
+export function turn(name, knob, value, at = performance.now()) {
+  const change = {
+    context: (one) => {
+      const ratio = value / Math.max(1, contextOf(one.traffic));
+      const { context_tokens: both, input_tokens: asked, output_tokens: told } = one.traffic;
+      const traffic = { ...one.traffic };
+      if (both) traffic.context_tokens = { ...scaled(both, ratio), ...(both.p95 ? { p95: value } : {}) };
+      if (asked) traffic.input_tokens = scaled(asked, ratio);
+      if (told) traffic.output_tokens = scaled(told, ratio);
+      return { ...one, traffic };
+    },
+    concurrent: (one) => ({ ...one, traffic: { ...one.traffic, concurrent: value } }),
+    rate: (one) => ({ ...one, traffic: { ...one.traffic, requests_per_second: value } }),
+    precision: (one) => without({ ...one, quantization: value ? [value] : undefined }),
+    kvDtype: (one) => without({ ...one, kv_cache_dtype: value ? [value] : undefined }),
+  }[knob];
+  if (change) changeModel(name, change);
+  else set(({ tune }) => ({ tune: { ...tune, [name]: without({ ...tune[name], [knob]: value ?? undefined }) }, stale: true }));
+  for (const replica of get().plan?.replicas ?? []) if (replica.model === name) reckon(replica, at);
+}
+
+const without = (one) => Object.fromEntries(Object.entries(one).filter(([, value]) => value !== undefined));
+
+/** How much of the traffic's context the pool must hold: one figure for the whole fleet. */
+export function turnHeld(share, at = performance.now()) {
+  setFleet((fleet) => ({ ...fleet, kv_overflow: `${Number((100 - share).toFixed(3))}%` }));
+  for (const replica of get().plan?.replicas ?? []) reckon(replica, at);
+}
+
+export function turnHeadroom(share) {
+  const at = performance.now();
+  setFleet((fleet) => ({ ...fleet, headroom: `${share}%` }));
+  recheckSoon();
+  measured(at);
+}
+
+/** The keywords of cotenant.estimate for one replica as the fleet and the sliders have it. */
+export function question(replica, state = get()) {
+  const model = state.fleet.models.find((one) => one.name === replica.model);
+  if (!model) return null;
+  const { traffic } = model;
+  const tuned = state.tune[model.name] ?? {};
+  const adapters = model.adapters?.map(({ name, rank }) => ({ name, rank }));
+  const kv = model.kv_cache_dtype?.[0] ?? replica.kv_cache_dtype;
+  const longest = contextOf(traffic);
+  const wished = model.quantization?.length === 1 ? model.quantization[0] : null;
+  const format = wished ? (typeof wished === "string" ? wished : Object.keys(wished)[0]) : replica.quantization;
+  return without({
+    model: model.model, gpu: cardOf(replica, state), engine: replica.engine, quantization: format,
+    tensor_parallel_size: replica.tensor_parallel_size, pipeline_parallel_size: replica.pipeline_parallel_size,
+    kv_cache_dtype: kv === "auto" ? undefined : kv,
+    max_model_len: replica.engine.startsWith("vllm") && longest * 2 <= replica.max_model_len ? replica.max_model_len : undefined,
+    gpu_memory_utilization: tuned.utilisation,
+    adapters: adapters?.length ? adapters : undefined,
+    concurrent: traffic.concurrent, context_tokens: traffic.context_tokens,
+    requests_per_second: traffic.requests_per_second, input_tokens: traffic.input_tokens, output_tokens: traffic.output_tokens,
+    ttft: model.slo?.ttft, tpot: model.slo?.tpot, percentile: model.slo?.percentile, kv_overflow: state.fleet.kv_overflow,
+  });
+}
+
+function cardOf(replica, state) {
+  const moved = state.checked?.gpus.find((gpu) => gpu.replicas.some((one) => one.id === replica.id));
+  return moved?.type ?? replica.devices[0]?.type;
+}
+
+function reckon(replica, at) {
+  const asked = question(replica);
+  if (!asked) return;
+  if (!estimates.has(replica.id)) estimates.set(replica.id, newest("estimate"));
+  estimates.get(replica.id)(asked).then((document) => {
+    if (!document) return; // a newer question is on its way
+    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: asked.gpu_memory_utilization !== undefined } }, faults: [] }));
+    measured(at);
+  }, blame);
+}
+
+/** How long a slider's answer took to be drawn: an entry "slider" of the browser's own timeline. */
+function measured(at) {
+  requestAnimationFrame(() => {
+    const channel = new MessageChannel(); // after the frame that shows it
+    channel.port1.onmessage = () => performance.measure("slider", { start: at, end: performance.now() });
+    channel.port2.postMessage(0);
+  });
+}
+
+/** Where each byte of a replica as planned comes from, asked once when somebody looks. */
+const reasons = new Map();
+export async function reasonsOf(replica) {
+  const key = `${get().plan.input_hash} ${replica.id}`;
+  if (!reasons.has(key)) {
+    const asked = question(replica);
+    reasons.set(key, asked ? ask("estimate", asked).catch(() => null) : Promise.resolve(null));
+  }
+  return reasons.get(key);
+}
+
+/* ---- moving by hand ---- */
+
+const checks = newest("check");
+
+/** Put a replica on a card (`{type, node, index}`) and ask at once what breaks. */
+export const move = guarded(async (id, card) => {
+  const { plan, fleet, checked } = get();
+  set({ carried: null, over: null, picked: id });
+  const found = await checks({ plan: checked?.plan ?? plan, fleet, move: { replica: id, gpu: { node: card.node, index: card.index } } });
+  if (!found) return;
+  set({ checked: found, replay: null });
+  say(found.ok === false || found.breaks?.length ? t("moveBad") : t("moveOk"));
+});
+
+let rechecking = 0;
+function recheckSoon() {
+  clearTimeout(rechecking);
+  rechecking = setTimeout(guarded(async () => {
+    const { checked, fleet } = get();
+    if (!checked?.plan) return;
+    const found = await checks({ plan: checked.plan, fleet });
+    if (found) set({ checked: found });
+  }), 60);
+}
+
+export const undoMoves = () => set({ checked: null });
+
+/* ---- links, looks ---- */
+
+export const copyLink = guarded(async () => {
+  const hash = await encode(get());
+  history.replaceState(null, "", `#${hash}`);
+  await navigator.clipboard?.writeText(location.href).catch(() => {});
+  say(t("linkCopied"));
+});
+
+/** Which cards there are of a type, by any of its names. */
+export const typeKnown = (type) => get().catalogue.gpus.find((one) => sameType(one.name, type, get().catalogue));

@@ -1,0 +1,34 @@
+/** The plan in words: each replica, why it is so, what came second, and the command that starts it. */
+import { count, seconds } from "./units.js";
+import { html, t, useState } from "./view.js";
+
+export function Answer({ state }) {
+  const { plan } = state;
+  if (!plan) return html`<p class="quiet">${t("nothing")} ${t("nothingHint")}</p>`;
+  const order = state.fleet.models.map((one) => one.name);
+  return html`<ul class="answers">${plan.replicas.map((one) => html`<${Replica} key=${one.id} one=${one} colour=${Math.max(0, order.indexOf(one.model)) % 8} />`)}</ul>
+    ${plan.warnings.length > 0 && html`<details class="remarks"><summary>${t("warnings")} (${plan.warnings.length})</summary><ul lang="en">${plan.warnings.map((one, at) => html`<li key=${at}>${one}</li>`)}</ul></details>`}`;
+}
+
+function Replica({ one, colour }) {
+  const cards = one.devices.map((device) => `${device.type} #${device.node}.${device.index}`).join(", ");
+  return html`<li class=${`answer c${colour}`}>
+    <h3><i class="swatch weights"></i>${one.id} <small class="quiet">${one.quantization} · ${one.engine}</small></h3>
+    <p class="quiet small">${[t("onCard", { cards }), t("contextLimit", { n: count(one.max_model_len) }), t("slots", { n: count(one.max_num_seqs) }),
+      one.ttft_s && t("latency", { ttft: seconds(one.ttft_s[1]), tpot: seconds(one.tpot_s?.[1]) })].filter(Boolean).join(" · ")}</p>
+    <p lang="en">${one.why}</p>
+    ${one.runner_up && html`<p class="quiet" lang="en">${one.runner_up}</p>`}
+    <${Code} text=${one.command} /></li>`;
+}
+
+/** Text to take away, with a button that copies it. */
+export function Code({ text, label }) {
+  const [done, setDone] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard?.writeText(text).catch(() => {});
+    setDone(true);
+    setTimeout(() => setDone(false), 1500);
+  };
+  return html`<div class="code"><button class="plain" onClick=${copy} aria-label=${label ? `${t("copy")} ${label}` : t("copy")}>${done ? t("copied") : t("copy")}</button>
+    <pre tabindex="0" aria-label=${label ?? t("command")}><code>${text}</code></pre></div>`;
+}

@@ -1,0 +1,46 @@
+/** The answer in one line: cost, bound, gap, what stays free, beside the usual sizing; and the button that solves. */
+import { solve, stopWork } from "./actions.js";
+import { count, dollars, percent } from "./units.js";
+import { html, t } from "./view.js";
+
+const cardsText = (n) => (n === 1 ? t("cardNumber") : t("cardsNumber", { n: count(n) }));
+
+export function Figures({ state, cards }) {
+  const { plan, work, stale, checked } = state;
+  const busy = work?.kind === "solve";
+  return html`<div class="figures">
+    <dl>${plan && !busy ? answers(state, cards) : busy ? progress(work) : html`<div><dt>${t("cost")}</dt><dd>–</dd></div>`}</dl>
+    <div class="solve">
+      ${busy
+        ? html`<button class="main" onClick=${stopWork}>${t("cancel")}</button>`
+        : html`<button class="main" onClick=${() => solve()} disabled=${!state.fleet?.models.length || !state.fleet?.gpus.length}>${t("solve")}</button>`}
+      <span class="quiet small">${busy ? (work.lines.at(-1) ?? t("solving")) : checked ? t("moved") : stale ? t("stale") : plan ? t("solved") : ""}</span>
+    </div>
+  </div>`;
+}
+
+function answers({ plan, checked }, cards) {
+  const own = cards.filter((card) => card.parts.length);
+  const used = own.length;
+  const cost = plan.cost_per_hour;
+  const units = cost === null || cost === undefined;
+  const say = (value) => (value === null || value === undefined ? "–" : units ? cardsText(Math.ceil(value - 1e-9)) : dollars(value));
+  const gap = plan.gap;
+  const free = own.reduce((sum, card) => sum + Math.max(0, card.free), 0);
+  const whole = own.reduce((sum, card) => sum + card.capacity, 0);
+  const naive = plan.naive;
+  return html`
+    <div title=${units ? t("noCost") : ""}><dt>${t("cost")}</dt><dd>${units ? cardsText(used) : dollars(cost)}${!units && html` <small>${cardsText(used)}</small>`}</dd></div>
+    <div><dt>${t("bound")}</dt><dd>${checked ? "–" : say(plan.lower_bound)}</dd></div>
+    <div><dt>${t("gap")}</dt><dd>${checked ? "–" : gap === null || gap === undefined ? "–" : percent(gap)}${!checked && gap === 0 && plan.feasible && html` <small class="good">${t("proven")}</small>`}</dd></div>
+    <div><dt>${t("free")}</dt><dd>${whole ? percent(free / whole) : "–"}</dd></div>
+    ${naive && html`<div title=${t("usualHow")}><dt>${t("usual")}</dt><dd>${cardsText(naive.cards)}${used > 0 && naive.cards > used && html` <small>${t("fewer", { n: (naive.cards / used).toFixed(naive.cards / used < 10 ? 1 : 0) })}</small>`}</dd></div>`}
+    ${!plan.feasible && html`<div><dt class="bad">${t("infeasible")}</dt><dd class="bad">${plan.shortfalls.length}</dd></div>`}`;
+}
+
+function progress(work) {
+  const say = (value) => (value === null || value === undefined ? "…" : Number(value).toFixed(2));
+  return html`<div><dt>${t("cost")}</dt><dd>${say(work.cost)}</dd></div><div><dt>${t("bound")}</dt><dd>${say(work.bound)}</dd></div>
+    <div><dt>${t("gap")}</dt><dd>${work.gap === null || work.gap === undefined ? "…" : percent(work.gap)}</dd></div>
+    <div class="bar-wait"><progress aria-label=${t("solving")}></progress></div>`;
+}

@@ -1,0 +1,54 @@
+/** A running gateway as it is now, asked every two seconds while the tab is open. */
+import { ask } from "./api.js";
+import { get, set } from "./store.js";
+import { gib } from "./units.js";
+import { html, t, useEffect } from "./view.js";
+
+const EVERY_MS = 2000;
+
+export function Live({ state }) {
+  useEffect(() => {
+    let timer = 0;
+    let gone = false;
+    const look = async () => {
+      const found = await ask("live").catch((error) => ({ missing: error.faults?.[0]?.error || t("offline"), hint: error.faults?.[0]?.hint }));
+      if (gone) return;
+      set({ live: found.missing ? found : { ...found, waits: [...(get().live?.waits ?? []).slice(-59), waitsOf(found)] } });
+      timer = setTimeout(look, EVERY_MS);
+    };
+    look();
+    return () => {
+      gone = true;
+      clearTimeout(timer);
+    };
+  }, []);
+  const { live } = state;
+  if (!live) return html`<p class="quiet">${t("loading")}</p>`;
+  if (live.missing) return html`<div class="empty"><strong>${t("notServing")}</strong> <span>${t("liveHint")}</span><p class="quiet" lang="en">${live.missing}${live.hint && ` – ${live.hint}`}</p></div>`;
+  return html`<${Status} live=${live} order=${state.fleet.models.map((one) => one.name)} />`;
+}
+
+const waitsOf = (found) => (found.status?.models ?? []).reduce((sum, one) => sum + one.waiting, 0);
+
+/** The samples of the metrics whose name ends so, by the label `by`. */
+function metric(live, ends, by) {
+  const found = {};
+  for (const one of live.metrics ?? []) if (one.name.endsWith(ends)) found[one.labels[by] ?? ""] = (found[one.labels[by] ?? ""] ?? 0) + one.value;
+  return found;
+}
+
+function Status({ live, order }) {
+  const { status } = live;
+  const colour = (name) => Math.max(0, order.indexOf(name)) % 8;
+  const swaps = metric(live, "_wakes_total", "replica");
+  const slo = metric(live, "_slo_attainment", "model");
+  return html`<p class="quiet small">${live.gateway}</p><div class="lives">
+    <section><h3>${t("queue")}</h3><ul class="plainlist">${status.models.map((one) => html`<li key=${one.name} class=${`c${colour(one.name)}`}><i class="swatch weights"></i>${one.name}<span class="num">${one.waiting}</span>
+      ${slo[one.name] !== undefined && html`<span class="quiet">${t("slo")} ${(100 * slo[one.name]).toFixed(0)} %</span>`}</li>`)}</ul></section>
+    <section><h3>${t("residency")}</h3><div class="wide"><table><thead><tr><th class="l" scope="col">${t("replica")}</th><th class="l" scope="col">${t("state")}</th><th scope="col">${t("running")}</th><th scope="col">${t("memory")}</th><th scope="col">${t("swaps")}</th></tr></thead>
+      <tbody>${status.replicas.map((one) => html`<tr key=${one.id}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.id}</th><td class="l">${one.state.replaceAll("_", " ")}${one.reason && html` <span class="bad" lang="en">${one.reason}</span>`}</td>
+        <td>${one.running} / ${one.slots}</td><td>${one.held_bytes ? gib(one.held_bytes) : "–"}</td><td>${swaps[one.id] ?? "–"}</td></tr>`)}</tbody></table></div></section>
+    <section><h3>${t("ledger")}</h3>${status.devices.map((device) => html`<div key=${device.name} class="ledger"><div class="cardline"><strong>${device.name}</strong><span class="grow"></span><span class="quiet">${gib(device.held_bytes)} ${t("of")} ${gib(device.capacity_bytes)}</span></div>
+      <div class="bar thin" role="img" aria-label=${`${gib(device.held_bytes)} ${t("of")} ${gib(device.capacity_bytes)}`}><span class="seg weights c0" style=${{ width: `${(100 * device.held_bytes) / device.capacity_bytes}%` }}></span></div></div>`)}</section>
+  </div>`;
+}
