@@ -223,7 +223,11 @@ def test_an_engine_that_never_starts_is_said_and_rests():
         now += 10 * S
         one.tick(now)
     refusal = next(effect for effect in one.take() if isinstance(effect, Refuse))
-    assert (refusal.status, refusal.code, refusal.message) == (503, "engine_failed", "A does not start: out of memory")
+    assert (refusal.status, refusal.code, refusal.message) == (
+        503,
+        "engine_failed",
+        "A does not start: out of memory",
+    )
     assert refusal.retry_after_s == 4
 
 
@@ -378,3 +382,16 @@ def test_a_clock_that_goes_back_changes_nothing():
     up(one, 50 * S)
     assert one.floor.now_ns == 100 * S
     assert Send(1, 0, 1) in one.take()
+
+
+def test_an_engine_that_dies_at_work_is_started_again_and_keeps_its_queue():
+    one = router(host("a", "A"), broken_after=3)
+    now = 0
+    for number in range(5):
+        one.arrived(now, number, "A")
+        one.tick(now + 61 * S)
+        up(one, now + 62 * S)
+        one.take()
+        one.down(now + 63 * S, 0, one.floor.replicas[0].generation, "signal 9")
+        assert not [effect for effect in one.take() if isinstance(effect, Refuse) and effect.status == 503]
+        now += 70 * S

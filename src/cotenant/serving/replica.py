@@ -29,9 +29,11 @@ LEAVING = (State.DRAINING, State.FALLING_ASLEEP, State.STOPPING)
 
 class Replica:
     """`since_ns`: when it came up last; `used_ns`: when it last had a request; `until_ns`: when its state counts
-    as hung; `retry_ns`: not to be started before; `generation` counts its processes."""
+    as hung; `retry_ns`: not to be started before; `generation` counts its processes.
+    `failures` in a row since its last answer, `failed_starts` since it was up."""
 
     __slots__ = (
+        "failed_starts",
         "failures",
         "generation",
         "host",
@@ -51,7 +53,7 @@ class Replica:
     def __init__(self, index: int, model: int, host: Hosted) -> None:
         self.index, self.model, self.host = index, model, host
         self.state = State.STOPPED if host.ours else State.READY
-        self.generation = self.failures = self.stalled = 0
+        self.generation = self.failures = self.failed_starts = self.stalled = 0
         self.since_ns = self.used_ns = self.retry_ns = 0
         self.until_ns: int | None = None
         self.running: dict[int, Request] = {}

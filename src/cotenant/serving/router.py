@@ -298,11 +298,11 @@ class Router:
         return None
 
     def _give_up(self, model: Model) -> None:
-        """Where every replica has failed again and again, those that wait are told now rather than at the end."""
+        """Where no replica starts, try after try, those that wait are told now rather than at the end."""
         floor = self.floor
         limit = floor.settings.broken_after
         for one in model.replicas:
-            if one.failures < limit or one.state not in (State.STOPPED, State.STOPPING):
+            if one.failed_starts < limit or one.state not in (State.STOPPED, State.STOPPING):
                 return
         broken = model.replicas
         if broken:

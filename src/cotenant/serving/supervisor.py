@@ -75,6 +75,7 @@ class Supervisor:
         floor = self.floor
         if replica.state in COMING:
             replica.since_ns = replica.used_ns = floor.now_ns
+            replica.failed_starts = 0
             floor.ledger.hold(replica.index, replica.host.devices, replica.host.awake_bytes)
             self._hold_host(replica, 0)
         elif replica.state is not State.SUSPECT:
@@ -126,6 +127,7 @@ class Supervisor:
     def _rest(self, replica: Replica, reason: str) -> None:
         settings = self.floor.settings
         replica.failures += 1
+        replica.failed_starts += replica.state in COMING
         replica.reason = reason
         rest = backoff_ns(replica.failures, settings.backoff_ns, settings.most_backoff_ns)
         replica.retry_ns = self.floor.now_ns + rest
