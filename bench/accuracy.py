@@ -96,7 +96,8 @@ def kv_bytes(found: Answer) -> Error | None:
         return None  # keys and values of one kind of layers only: which, the record does not say
     if plain and pool and tokens:
         return Error(found, layout.token_bytes() / (pool * GIB / tokens) - 1)
-    ours = layout.sequence_bytes(at, batch) if at else layout.token_bytes()
+    bytes_at = layout.checked_bytes if row["needed_kv_gib"] else layout.sequence_bytes
+    ours = bytes_at(at, batch) if at else layout.token_bytes()
     return Error(found, ours / measured - 1)
 
 

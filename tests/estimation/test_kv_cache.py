@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.model import AttentionKind, LayerGroup, RecurrentState
 from cotenant.engines.rules import CacheRules, Printed
+from cotenant.engines.vllm.memory import memory_rules
 from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.pages import kv_element_bytes
 from cotenant.units import GIB
@@ -181,6 +182,16 @@ def test_the_smallest_stage_decides(llama_8b):
     found = layout(llama_8b, pipeline_parallel_size=3)
     assert sum(found.block_bytes) == 16 * 131_072
     assert found.blocks_in((10 * 2**20, 2**30, 2**30)) == 10 * 2**20 // found.block_bytes[0]
+
+
+def test_some_versions_check_every_stage_for_the_whole_model(llama_8b):
+    """vLLM 0.14 to 0.16: 16.0 GiB for 131,072 tokens, also over two stages that each hold half of it."""
+    half, whole = layout(llama_8b, pipeline_parallel_size=2), CacheRules(checks_whole_model=True)
+    assert half.checked_bytes(131_072, 2048) == 8 * GIB
+    assert layout(llama_8b, whole, pipeline_parallel_size=2).checked_bytes(131_072, 2048, 1) == 16 * GIB
+    assert layout(llama_8b, whole).checked_bytes(131_072, 2048) == 16 * GIB
+    versions = ((0, 13), (0, 14), (0, 16, 1), (0, 17))
+    assert [memory_rules(v).cache.checks_whole_model for v in versions] == [False, True, True, False]
 
 
 @given(st.integers(1, 200_000), st.integers(1, 200_000), st.integers(1, 16384))

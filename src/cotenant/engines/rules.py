@@ -92,6 +92,7 @@ class CacheRules:
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
     `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
+    `checks_whole_model`: at start every stage's room is held against one longest sequence of all layers.
     `packed`: architectures whose cache has a format of its own, with its bytes an element.
     `own_pools`: layers that keep everything, windows and states have pools of their own, sized against each
     other: a window's pool has `window_ratio` tokens for each of the first, the states' pool `state_ratio` bytes
@@ -111,6 +112,7 @@ class CacheRules:
     printed: Printed = Printed.CONCURRENCY
     stored_dtype: bool = False
     rest_on_last_stage: bool = False
+    checks_whole_model: bool = False
     packed: tuple[tuple[str, float], ...] = ()
     own_pools: bool = False
     window_ratio: float = 1.0

@@ -164,9 +164,9 @@ def pool_needs(memory: ReplicaMemory, kv_bytes: int) -> list[int]:
     settings, sizes = memory.settings, memory.layout.block_bytes
     if not memory.layout.groups:
         return [0 for _ in memory.stages]
-    least = memory.layout.sequence_blocks(settings.max_model_len or 1, settings.max_num_batched_tokens or 1)
-    size = sizes[0] or max(sizes)
-    blocks = max(least, -(-kv_bytes // size))
+    length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
+    least = max(-(-memory.layout.checked_bytes(length, batch, s) // size) for s, size in enumerate(sizes) if size)
+    blocks = max(least, -(-kv_bytes // (sizes[0] or max(sizes))))
     return [blocks * each for each in sizes]
 
 

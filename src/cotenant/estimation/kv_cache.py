@@ -12,7 +12,7 @@ Two answers: what the engine reserves, with padding and blocks, and what the mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from cotenant.domain.engine import EngineSettings
@@ -38,7 +38,8 @@ class CacheLayout:
     """The pool of every stage: `block_bytes` a stage is what one block takes of one rank there.
 
     `batch_factor` x max_num_batched_tokens are in flight. `apart`: every group has a pool of its own, of as many
-    blocks. Empty `groups`: the model caches nothing.
+    blocks. `checks_whole_model`: the start-up check asks every stage for all stages' layers. Empty `groups`: the
+    model caches nothing.
     """
 
     groups: tuple[PageGroup, ...]
@@ -46,6 +47,7 @@ class CacheLayout:
     printed: Printed
     batch_factor: int
     apart: bool = False
+    checks_whole_model: bool = False
 
     def sequence_blocks(self, tokens: int, batched_tokens: int) -> int:
         """Blocks of the pool that the engine reserves for one sequence of `tokens`."""
@@ -56,6 +58,11 @@ class CacheLayout:
     def sequence_bytes(self, tokens: int, batched_tokens: int, stage: int = 0) -> int:
         """Bytes of one rank of a stage that the engine reserves for one sequence of `tokens`."""
         return self.sequence_blocks(tokens, batched_tokens) * self.block_bytes[stage]
+
+    def checked_bytes(self, tokens: int, batched_tokens: int, stage: int = 0) -> int:
+        """Bytes that a rank of the stage must have free for a start with sequences of up to `tokens`."""
+        blocks = self.sequence_blocks(tokens, batched_tokens)
+        return blocks * (sum(self.block_bytes) if self.checks_whole_model else self.block_bytes[stage])
 
     def needed_bytes(self, tokens: int, stage: int = 0) -> int:
         """Bytes of one rank of a stage that the model needs for one sequence: no padding, no batch."""
@@ -114,7 +121,11 @@ def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) 
         rejectable(settings),
         settings.decode_context_parallel_size,
     )
-    return _CACHE.get((model, rules), key, lambda: _layout(model, settings, rules))
+    return _CACHE.get((model, rules), key, lambda: _checked(_layout(model, settings, rules), rules))
+
+
+def _checked(layout: CacheLayout, rules: CacheRules) -> CacheLayout:
+    return replace(layout, checks_whole_model=True) if rules.checks_whole_model else layout
 
 
 def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> CacheLayout:

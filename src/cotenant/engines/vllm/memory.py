@@ -69,6 +69,9 @@ def _cache_rules(release: Release) -> CacheRules:
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
         stored_dtype=release >= (0, 12),  # utils/torch_utils.py, kv_cache_dtype_str_to_dtype
         rest_on_last_stage=release < (0, 8),
+        # v1/core/kv_cache_utils.py, get_kv_cache_configs: the merged layers of all workers against the least room;
+        # worker by worker until 0.13 and again since 0.17
+        checks_whole_model=(0, 14) <= release < (0, 17),
         packed=_PACKED,
     )
 
