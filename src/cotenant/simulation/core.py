@@ -302,23 +302,24 @@ def build(stamp: int, block_size: int = 0) -> Any:
 
             # every sequence gets its tokens; whoever has all leaves
             if step == next_end:
-                slot = 0
+                slot, next_end = 0, NEVER
                 while slot < sequences:
-                    if slot_end[slot] == step:
-                        request = slot_request[slot]
-                        has = inputs[request] + outputs[request]
-                        status[request] = _FINISHED
-                        finish[request] = now
-                        events = note(log, events, step - 1, now, _FINISH, request)
-                        context -= has
-                        free += blocks_of(has - 1, size)
-                        counts[slot_phase[slot]] -= 1
-                        sequences -= 1
-                        slot_request[slot], slot_rank[slot] = slot_request[sequences], slot_rank[sequences]
-                        slot_end[slot], slot_phase[slot] = slot_end[sequences], slot_phase[sequences]
-                    else:
+                    end = slot_end[slot]
+                    if end != step:
+                        next_end = min(next_end, end)
                         slot += 1
-                next_end = least(slot_end, sequences)
+                        continue
+                    request = slot_request[slot]
+                    has = inputs[request] + outputs[request]
+                    status[request] = _FINISHED
+                    finish[request] = now
+                    events = note(log, events, step - 1, now, _FINISH, request)
+                    context -= has
+                    free += blocks_of(has - 1, size)
+                    counts[slot_phase[slot]] -= 1
+                    sequences -= 1
+                    slot_request[slot], slot_rank[slot] = slot_request[sequences], slot_rank[sequences]
+                    slot_end[slot], slot_phase[slot] = slot_end[sequences], slot_phase[sequences]
             read += part
             for index in range(joins):
                 request = joined[index]
