@@ -8,7 +8,7 @@ is needed, so that `import cotenant` and a single estimate stay light.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     ModelSource = str | PathLike[str] | Mapping[str, Any] | ModelSpec | LoadedModel
     FleetSource = str | PathLike[str] | Mapping[str, Any] | Fleet
     PlanSource = FleetSource | Plan
+
+Answer = TypeVar("Answer", bound="Estimate | Plan")
 
 __all__ = [
     "compare_plans",
@@ -117,6 +119,7 @@ def estimate(
     percentile: float = 95.0,
     kv_overflow: str = "1%",
     options: Mapping[str, Any] | None = None,
+    calibration: bool = True,
 ) -> Estimate:
     """What one replica takes of `gpu`, term by term, and whether it fits.
 
@@ -128,7 +131,8 @@ def estimate(
     ``{mem_fraction_static: 0.85}``, ``{max_input_tokens: 3072, max_total_tokens: 4096}``,
     ``{ctx_size: 32768, parallel: 4}``, ``{num_ctx: 8192, OLLAMA_NUM_PARALLEL: 4}``. `speculative_config` is
     vLLM's: ``{method: mtp, num_speculative_tokens: 2}``, ``{model: OWNER/DRAFT, num_speculative_tokens: 3}``.
-    Raises InputErrors and its kin for anything that cannot be used.
+    Terms follow what was measured of that engine, version, card and model family (`verify`, `explain --save`),
+    unless `calibration` is false. Raises InputErrors and its kin for anything that cannot be used.
     """
     from dataclasses import replace
 
@@ -187,7 +191,7 @@ def estimate(
         quantization=quantization,
         model=loaded,
     )
-    return answer(question)
+    return _calibrated(lambda: answer(question), calibration)
 
 
 def plan(
@@ -198,6 +202,7 @@ def plan(
     seed: int = 0,
     previous: PlanSource | None = None,
     time_limit: str | None = None,
+    calibration: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Plan:
     """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap.
@@ -207,7 +212,8 @@ def plan(
     `previous`, a plan that runs (a value, a path, a mapping), of the cheapest plans one near it is taken, and
     `migration` says what stays, what moves and in which order. With `why` each wish is dropped once to see what it
     costs (`relaxations`). After `time_limit` (``10s``) the best plan known by then is taken; `deterministic` is
-    then false, since another machine may know another. `progress` is told what is being done. Where nothing fits
+    then false, since another machine may know another. Estimates follow what was measured, unless `calibration` is
+    false. `progress` is told what is being done. Where nothing fits
     the nearest plan comes back, with `feasible` false and what each model without a place lacks.
     """
     from cotenant.planning.change import plan_change
@@ -217,13 +223,31 @@ def plan(
     tell = progress or (lambda _: None)
     tell("reading the fleet")
     question = load_fleet(fleet)
-    if previous is not None:
-        return plan_change(question, _running(previous, replay), progress=tell)
-    if time_limit is not None:
-        return _planned_within(question, time_limit, tell)
-    if not replay:
-        return plan_fleet(question, priced=why, progress=tell)
-    return keep_promises(question, _replayer(question, seed, tell), progress=tell)
+
+    def made() -> Plan:
+        if previous is not None:
+            return plan_change(question, _running(previous, replay), progress=tell)
+        if time_limit is not None:
+            return _planned_within(question, time_limit, tell)
+        if not replay:
+            return plan_fleet(question, priced=why, progress=tell)
+        return keep_promises(question, _replayer(question, seed, tell), progress=tell)
+
+    return _calibrated(made, calibration)
+
+
+def _calibrated(make: Callable[[], Answer], wanted: bool) -> Answer:
+    """What `make` gives with the user's own measurements in force, and a word on those that it used."""
+    from dataclasses import replace
+
+    from cotenant.edge.calibrations import in_force, notes_of, version_of
+
+    with in_force(wanted) as held:
+        found = make()
+    version = version_of(held)
+    if version is None:
+        return found
+    return replace(found, calibration=version, warnings=(*found.warnings, *notes_of(held)))
 
 
 def _planned_within(fleet: Fleet, time_limit: str, tell: Callable[[str], None]) -> Plan:
@@ -361,12 +385,16 @@ def simulate_many(
     patience: str = "10s",
     workers: int | None = None,
     ray: str | None = None,
+    calibration: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Replay, ...]:
     """Every policy with every seed (`simulate` says what they are): policies in order, seeds within them.
 
     Replays run in `workers` processes (None: one a core) or on the Ray cluster at `ray`: the answers are the same.
     """
+    from dataclasses import replace
+
+    from cotenant.edge.calibrations import in_force, notes_of, version_of
     from cotenant.edge.plans import plan_and_fleet
     from cotenant.edge.simulations import Run, prepare, replays, with_arrivals
     from cotenant.errors import InputError
@@ -385,15 +413,16 @@ def simulate_many(
     how = arrivals_from(arrivals)
     found, question = plan_and_fleet(fleet) or (None, load_fleet(fleet))  # type: ignore[arg-type]
     question = with_arrivals(question, how)
-    kinds = {
-        apart: prepare(question, found, traces, apart=apart, progress=tell)
-        for apart in dict.fromkeys(policy not in TOGETHER for policy in policies)
-    }
+    with in_force(calibration) as held:
+        kinds = {
+            apart: prepare(question, found, traces, apart=apart, progress=tell)
+            for apart in dict.fromkeys(policy not in TOGETHER for policy in policies)
+        }
     prepared = {policy: kinds[policy not in TOGETHER] for policy in policies}
     runs = [Run(policy, seed) for policy in policies for seed in seeds]
-    return tuple(
-        replays(prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray, progress=tell)
-    )
+    done = replays(prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray, progress=tell)
+    version, notes = version_of(held), notes_of(held)
+    return tuple(replace(one, calibration=version, warnings=(*one.warnings, *notes)) for one in done)
 
 
 def deploy(source: PlanSource, *, to: str, progress: Callable[[str], None] | None = None) -> Deployment:

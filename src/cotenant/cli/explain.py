@@ -29,9 +29,13 @@ def command(log: str, model: str | None, gpu: str | None, save: bool, as_json: b
     with progress() as report:
         explanation = api.explain(log, model=model, gpu=gpu, progress=report)
     if save:
+        from cotenant.edge.calibrations import keep_explanation
         from cotenant.edge.measurements import save_measurement
 
         click.echo(f"saved {save_measurement(explanation.measurement)}", err=True)
+        kept = keep_explanation(explanation)
+        if kept is not None:
+            click.echo(f"calibrated: {kept.provenance}", err=True)
     if as_json:
         from cotenant.catalogue import VERSION
         from cotenant.report.explain_document import explain_document

@@ -30,6 +30,14 @@ def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON on stdout.")(function)
 
 
+def calibration_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--no-calibration`: estimates as the rules alone give them."""
+    return click.option(
+        "--no-calibration", "calibration", is_flag=True, flag_value=False, default=True,
+        help="Leave out what was measured (cotenant verify, explain --save).",
+    )(function)  # fmt: skip
+
+
 def reports_errors(function: Callable[P, int | None]) -> Callable[P, None]:
     """Turn a command that returns its exit status into one that also reports refusals as the contract says."""
 

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import click
 
-from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
+from cotenant.cli.output import (
+    DOES_NOT_FIT,
+    FITS,
+    calibration_option,
+    console,
+    emit,
+    json_option,
+    progress,
+    reports_errors,
+)
 
 
 @click.command("plan")
@@ -42,6 +51,7 @@ from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, 
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the answer of --what-if there."
 )
+@calibration_option
 @json_option
 @reports_errors
 def command(
@@ -58,6 +68,7 @@ def command(
     sweep: str | None,
     points: int,
     html: Path | None,
+    calibration: bool,
     as_json: bool,
 ) -> int:
     """Place the models of FLEET (a YAML or JSON file, see docs/fleet-file.md) on its GPUs.
@@ -98,8 +109,9 @@ def command(
 
     with progress() as report:
         plan = api.plan(
-            fleet, replay=replay, why=priced, seed=seed, previous=previous, time_limit=time_limit, progress=report
-        )
+            fleet, replay=replay, why=priced, seed=seed, previous=previous, time_limit=time_limit,
+            calibration=calibration, progress=report,
+        )  # fmt: skip
     _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:
         emit(document)

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
+from cotenant.cli.output import (
+    DOES_NOT_FIT,
+    FITS,
+    calibration_option,
+    console,
+    emit,
+    json_option,
+    progress,
+    reports_errors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,6 +69,7 @@ _COMPARED = "static,elastic,swap,restart"
     "--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes at once. Default: the cores."
 )
 @click.option("--ray", metavar="ADDRESS", help="Replay on this Ray cluster instead (auto: the one around).")
+@calibration_option
 @json_option
 @reports_errors
 def command(
@@ -75,6 +85,7 @@ def command(
     html: Path | None,
     workers: int | None,
     ray: str | None,
+    calibration: bool,
     as_json: bool,
 ) -> int:
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
@@ -88,7 +99,8 @@ def command(
     with progress() as report:
         found = api.simulate_many(
             fleet, policies=policies, seeds=range(seed, seed + seeds), traces=traces, duration=duration,
-            arrivals=arrivals, patience=patience, workers=workers, ray=ray, progress=report,
+            arrivals=arrivals, patience=patience, workers=workers, ray=ray, calibration=calibration,
+            progress=report,
         )  # fmt: skip
     firsts = found[::seeds]
     if html is not None:

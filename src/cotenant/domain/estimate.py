@@ -121,6 +121,7 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     demand: Demand | None = None
     host: HostMemory | None = None  # where the engine keeps part of the model in host memory
+    calibration: str | None = None  # names the measurements that it follows
 
     @property
     def fits(self) -> bool:

@@ -211,3 +211,4 @@ class Plan:
     turns: tuple[Turns, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()  # what wishes cost; where models have no place, what to give up
     migration: Migration | None = None  # where the plan was made from one that runs
+    calibration: str | None = None  # names the measurements that its estimates follow

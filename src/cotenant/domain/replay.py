@@ -127,6 +127,7 @@ class Replay:
     warnings: tuple[str, ...] = ()
     input_hash: str = ""
     timeline: Timeline | None = None
+    calibration: str | None = None  # names the measurements that its step times follow
 
     @property
     def slo_held(self) -> bool:

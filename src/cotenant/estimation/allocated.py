@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cotenant.domain.calibration import CalibrationProfile
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.estimate import Estimate, KvCacheEstimate, RankEstimate
@@ -17,6 +18,7 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Allocation, Capacity, DeviceBuffers, EngineRules
 from cotenant.errors import UnsupportedError
+from cotenant.estimation.calibrated import HOST, profile_for, scaled, scaled_term
 from cotenant.estimation.verdict import Check, judge
 from cotenant.estimation.weights import tensor_bytes
 
@@ -39,7 +41,10 @@ def allocated_estimate(
         raise UnsupportedError(f"{engine.title} {version} fills a budget: its buffers do not follow from options")
     resolved = engine.resolve(model, gpu, settings, version)
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
-    found = rules.allocate(model, gpu, resolved, tensor_bytes(model, format, resolved.dtype))
+    found = _as_measured(
+        rules.allocate(model, gpu, resolved, tensor_bytes(model, format, resolved.dtype)),
+        profile_for(engine.name, str(version), HOST if _on_host(resolved) else gpu.name, model.family),
+    )
     free = engine.budget(capacity, resolved).shifted(-used_bytes)
     ranks = tuple(_rank(number, part, capacity, free, used_bytes) for number, part in enumerate(found.devices))
     verdict, reason = judge(_checks(found, free))
@@ -52,6 +57,29 @@ def allocated_estimate(
         ),
         reason=reason, warnings=(*rules.notes, *found.notes), demand=demand, host=found.host,
     )  # fmt: skip
+
+
+def _on_host(settings: EngineSettings) -> bool:
+    return settings.llama_cpp is not None and settings.llama_cpp.n_gpu_layers == 0
+
+
+def _as_measured(found: Allocation, profile: CalibrationProfile | None) -> Allocation:
+    """Compute and runtime as they were measured; weights and caches are by rule."""
+    if profile is None:
+        return found
+    devices = tuple(
+        replace(
+            part, compute=scaled_term(part.compute, "activations", profile),
+            runtime=scaled_term(part.runtime, "runtime", profile),
+        )
+        for part in found.devices
+    )  # fmt: skip
+    if profile.gpu != HOST:
+        return replace(found, devices=devices)
+    host, told = found.host, profile.factors
+    compute = scaled(Interval.exact(host.compute), told.get("activations")).value
+    beside = None if host.runtime is None else scaled(host.runtime, told.get("runtime"))
+    return replace(found, host=replace(host, compute=compute, runtime=beside))
 
 
 def _footprint(part: DeviceBuffers) -> Interval:

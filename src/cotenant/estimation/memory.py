@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from cotenant.catalogue.quantization import find_format
+from cotenant.domain.calibration import CalibrationProfile
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.estimate import Estimate, KvCacheEstimate, RankEstimate, Term
@@ -23,6 +24,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Base, Capacity, EngineRules, MemoryRules, Online
 from cotenant.estimation.activations import activations
 from cotenant.estimation.allocated import allocated_estimate
+from cotenant.estimation.calibrated import profile_for, scaled, scaled_term
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout, pool_interval
 from cotenant.estimation.loading import beside_weights, made_while_loading
 from cotenant.estimation.pool import Room, capped, room_of
@@ -73,7 +75,7 @@ class ReplicaMemory:
     def minimum_bytes(self) -> int:
         """What one sequence of max_model_len takes of the pool: below it the engine refuses to start."""
         settings = self.settings
-        return self.layout.sequence_bytes(settings.max_model_len or 1, settings.max_num_batched_tokens or 1)
+        return self.layout.checked_bytes(settings.max_model_len or 1, settings.max_num_batched_tokens or 1)
 
 
 def replica_memory(
@@ -110,12 +112,16 @@ def replica_memory(
         model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
         rules.cache.rest_on_last_stage, rules.copies_share,
     )  # fmt: skip
-    shared = runtime(model, gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs)
+    measured = profile_for(engine.name, str(version), gpu.name, model.family)
+    shared = _as_measured(
+        runtime(model, gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs), measured
+    )
     charged = used_bytes if rules.runtime.others_in_budget else 0
     others = used_bytes if rules.pool.base is not Base.CARD else charged
     found = []
     for stage in range(stages):
         active = activations(model, resolved, profile, last_stage=stage == stages - 1)
+        active = scaled_term(active, "activations", measured)
         inside = rules.pool.activations_inside
         spent = total((terms[stage * ranks].bytes, *((active.bytes,) if inside else ()), shared.inside))
         first = _first_batch(layout, resolved, stage) if rules.pool.warms_cache else 0
@@ -138,6 +144,17 @@ def replica_memory(
             )
         )  # fmt: skip
     return ReplicaMemory(resolved, rules, layout, capacity, tuple(found), online)
+
+
+def _as_measured(shared: Runtime, measured: CalibrationProfile | None) -> Runtime:
+    """Runtime inside and outside the budget, both by the factor of their sum."""
+    found = None if measured is None else measured.factors.get("runtime")
+    if measured is None or found is None:
+        return shared
+    return Runtime(
+        scaled(shared.inside, found), scaled(shared.outside, found), scaled(shared.beside, found),
+        f"{shared.why}; x {found.value:.3g} as measured ({measured.provenance})",
+    )  # fmt: skip
 
 
 def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int) -> int:
@@ -361,12 +378,13 @@ def _pool_check(
     memory: ReplicaMemory, cache: KvCacheEstimate, stage: StageMemory, number: int, demand: Demand | None
 ) -> Check:
     length = memory.settings.max_model_len or 1
-    blocks = memory.layout.sequence_blocks(length, memory.settings.max_num_batched_tokens or 1)
+    need = memory.layout.checked_bytes(length, memory.settings.max_num_batched_tokens or 1, number)
     what = f"the KV cache of one sequence of {length:,} tokens"
     least = cache.minimum_bytes
+    if memory.layout.checks_whole_model and len(memory.stages) > 1:
+        what += ", of all stages' layers as this version checks it,"
     if not memory.rules.pool.needs_longest(memory.settings):
-        blocks, what, least = 1, "the first block of the KV cache", 0
-    need = blocks * memory.layout.block_bytes[number]
+        need, what, least = memory.layout.block_bytes[number], "the first block of the KV cache", 0
     if demand is not None and demand.kv_needed_bytes > least:
         size = memory.layout.block_bytes
         need = -(-demand.kv_needed_bytes // size[0]) * size[number]

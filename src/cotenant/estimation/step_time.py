@@ -12,6 +12,8 @@ from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Spee
 from cotenant.domain.step_time import StepTimes, Times
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
+from cotenant.estimation.anchor import anchored
+from cotenant.estimation.calibrated import profile_for
 from cotenant.estimation.elements import element_bytes, stored_bytes
 from cotenant.estimation.roofline import CacheRead, Roofline
 from cotenant.estimation.step_constants import FITTED, Fitted
@@ -46,7 +48,7 @@ def roofline(
     decoding, reading, windowed = _attention_widths(model)
     low, high = _interval(engine, gpu, kernel)
     bandwidth = gpu.memory_bandwidth
-    return Roofline(
+    exact = Roofline(
         weights_bytes=dense / ranks,
         expert_bytes=expert / ranks,
         num_experts=model.num_experts,
@@ -74,6 +76,9 @@ def roofline(
         decode_factor=_pace(gpu, fitted),
         prefill_factor=_pace(gpu, fitted),
     )
+
+    measured = None if version is None else profile_for(engine, str(version), gpu.name, model.family)
+    return exact if measured is None else anchored(exact, measured)
 
 
 def step_times(

@@ -114,6 +114,7 @@ def _plan(entry: PlanEntry, settings: list[EngineSettings]) -> Plan:
         warnings=tuple(entry.warnings),
         turns=tuple(Turns(**one.model_dump() | {"models": tuple(one.models)}) for one in entry.turns),
         input_hash=entry.input_hash,
+        calibration=entry.calibration,
     )
 
 

@@ -154,3 +154,4 @@ class PlanEntry(BaseModel):
     turns: list[TurnsEntry] = []
     warnings: list[str] = []
     input_hash: Text = ""
+    calibration: Text | None = None

@@ -46,7 +46,7 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
     """One replica on one type of card."""
     cache = estimate.kv_cache
     return {
-        **header("estimate", catalogue=catalogue, input_hash=input_hash),
+        **header("estimate", catalogue=catalogue, input_hash=input_hash, calibration=estimate.calibration),
         "model": estimate.model.name,
         "gpu": estimate.gpu.name,
         "engine": f"{estimate.engine}@{estimate.engine_version}",
@@ -143,7 +143,7 @@ def settings_document(settings: EngineSettings) -> Document:
 def plan_document(plan: Plan, *, catalogue: str) -> Document:
     """The whole answer to a fleet."""
     return {
-        **header("plan", catalogue=catalogue, input_hash=plan.input_hash),
+        **header("plan", catalogue=catalogue, input_hash=plan.input_hash, calibration=plan.calibration),
         "feasible": plan.feasible,
         "cost_per_hour": plan.cost_per_hour,
         "objective_value": plan.objective_value,

@@ -12,7 +12,7 @@ from cotenant.report.document import Document, header
 def replay_document(replay: Replay, *, catalogue: str) -> Document:
     """`cotenant/simulate/1`: models and replicas with their figures; seconds, shares 0..1."""
     return {
-        **header("simulate", catalogue=catalogue, input_hash=replay.input_hash),
+        **header("simulate", catalogue=catalogue, input_hash=replay.input_hash, calibration=replay.calibration),
         "seed": replay.seed,
         "policy": replay.policy,
         "duration_s": replay.duration_s,

@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import exp, log, sqrt
 
-from cotenant.domain.calibration import CalibrationProfile, Factor
-from cotenant.domain.interval import Interval
+from cotenant.domain.calibration import DECODE, FIRST_TOKEN, CalibrationProfile, Factor
 from cotenant.errors import InputError
+from cotenant.estimation.step_constants import ANCHORED, ANCHORED_FIRST_TOKEN
 
 Pair = tuple[float, float]
 # What the same launch has been seen to differ by from one start to the next (pages, arenas, clocks).
 _LEAST = {"weights": 0.005, "kv_cache": 0.002, "activations": 0.01, "runtime": 0.06, "total": 0.02}
 _LEAST_TIME = 0.1
+# How far other loads lie from one that was measured (estimation/step_constants.py).
+_LOADS = {DECODE: ANCHORED, FIRST_TOKEN: ANCHORED_FIRST_TOKEN}
 _ALONE = 2.0  # a single measurement leaves that many times the least open
 _FARTHEST = 20.0
 
@@ -36,7 +38,8 @@ def factor(term: str, pairs: Sequence[Pair]) -> Factor:
     spread = 1.4826 * _median(sorted(abs(one - middle) for one in logs)) * 1.645
     least = _LEAST.get(term, _LEAST_TIME)
     open_ = max(spread * sqrt(1 + 1 / len(logs)), least * (1 + (_ALONE - 1) / len(logs)))
-    return Factor(exp(middle), exp(-open_), exp(open_), len(logs))
+    low, high = _LOADS.get(term, (1.0, 1.0))
+    return Factor(exp(middle), min(low, exp(-open_)), max(high, exp(open_)), len(logs))
 
 
 def profile(
@@ -52,16 +55,6 @@ def profile(
 def residuals(pairs: Sequence[Pair], fitted: Factor) -> tuple[float, ...]:
     """What each measurement is off by, in shares, once scaled."""
     return tuple(one / (fitted.value * other) - 1 for one, other in pairs)
-
-
-def scaled(expected: Interval, found: Factor | None) -> Interval:
-    """An estimated term as it was measured to be. Its interval never grows."""
-    if found is None:
-        return expected
-    value = round(expected.value * found.value)
-    low = max(round(value * found.low), value - (expected.value - expected.low))
-    high = min(round(value * found.high), value + (expected.high - expected.value))
-    return Interval(max(0, min(low, value)), value, max(high, value))
 
 
 def _median(ordered: Sequence[float]) -> float:

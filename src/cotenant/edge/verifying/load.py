@@ -53,8 +53,8 @@ class HttpLoad:
             with lock:
                 replies.append(reply)
 
-        self.sent += len(asks)
-        futures = [pools[ask.replica].submit(one, self.sent + place, ask) for place, ask in enumerate(asks)]
+        first, self.sent = self.sent, self.sent + len(asks)
+        futures = [pools[ask.replica].submit(one, first + place, ask) for place, ask in enumerate(asks)]
         while True:
             open_ = [future for future in futures if not future.done()]
             for name in concurrency:

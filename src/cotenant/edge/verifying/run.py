@@ -9,22 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cotenant.domain.calibration import DECODE, FIRST_TOKEN, CalibrationProfile
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.domain.verification import Finding, Held, ReplicaVerified, Verification
+from cotenant.edge.calibrations import keep
 from cotenant.edge.store import data_dir
 from cotenant.edge.verifying.asked import Asked
 from cotenant.edge.verifying.devices import DeviceSource, check_hardware
 from cotenant.edge.verifying.engine import LiveEngine, version_of
 from cotenant.edge.verifying.journal import FileJournal
 from cotenant.edge.verifying.load import HttpLoad
-from cotenant.errors import CotenantError, InputError
+from cotenant.errors import CotenantError, FormatError, InputError
+from cotenant.estimation.calibrated import HOST
 from cotenant.serving.from_plan import launch_of
 from cotenant.verification import campaign, judge, terms
 from cotenant.verification.from_plan import side_by_side, subject_of, works_on_host
-from cotenant.verification.subject import Subject
+from cotenant.verification.subject import TERMS, Subject
 
 
 def verify_plan(
@@ -64,6 +67,8 @@ def verify_plan(
     if not results.stopped:
         journal.done()
     found = _verification(plan, subjects, results, asked, began)
+    if asked.calibration:
+        found = replace(found, profiles=_profiles(plan, subjects, found, digest))
     told = tuple(line for line in versions if line is not None)
     return replace(
         found, findings=(*told, *found.findings), tides=tides,
@@ -81,6 +86,43 @@ def planned_steps(plan: Plan, requests: Sequence[ModelRequest], asked: Asked) ->
     if len(subjects) > 1 and side_by_side(plan, replicas):
         found.append(campaign.together(subjects, asked.rules))
     return tuple(found)
+
+
+def _profiles(
+    plan: Plan, subjects: Sequence[Subject], found: Verification, digest: str
+) -> tuple[CalibrationProfile, ...]:
+    kept = (_kept(plan, subject, found, digest) for subject in subjects)
+    return tuple({one.provenance: one for one in kept if one is not None}.values())
+
+
+def _kept(plan: Plan, subject: Subject, found: Verification, digest: str) -> CalibrationProfile | None:
+    """What was measured of it, kept for later estimates; None where nothing was, or where an edge was not met."""
+    one = next(each for each in found.replicas if each.id == subject.id)
+    expected = dict(zip(TERMS, subject.estimated or (), strict=False))
+    pairs = {
+        term.name: (float(term.measured), float(expected[term.name].value))
+        for term in one.terms
+        if term.name in expected and term.measured and expected[term.name].value
+    }
+    peak = next((point for point in one.points if point.concurrency == subject.concurrency), None)
+    if peak is not None and plan.calibration is None:  # else the plan's times follow measurements already
+        for name, told, planned in (
+            (DECODE, peak.tpot_s, subject.tpot_s),
+            (FIRST_TOKEN, peak.ttft_s, subject.ttft_s),
+        ):
+            if told and planned and told[0] > 0:
+                pairs[name] = (told[0], planned[1])
+    if not pairs:
+        return None
+    try:
+        return keep(
+            pairs, engine=subject.engine, version=subject.version, gpu=HOST if subject.on_host else subject.gpu,
+            family=subject.family, source=f"verify {digest[:16]} {subject.id}",
+        )  # fmt: skip
+    except FormatError:
+        raise
+    except InputError:  # twenty times off: something else was measured, and no other estimate may follow it
+        return None
 
 
 def _urls(replicas: Sequence[ReplicaPlan], given: Mapping[str, str]) -> dict[str, str]:
