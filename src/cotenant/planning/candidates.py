@@ -7,8 +7,8 @@ holds the SLO. Of these, what another way beats in every respect is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from math import floor
 
@@ -41,6 +41,7 @@ MOST_REPLICAS = 64
 TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
 RAW_FIGURES = "raw figures"
 SIXTEEN_BITS = ("bf16", "fp16")
+_BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from")
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,4 +428,35 @@ def _slo_reason(asked: Demand, request: ModelRequest) -> str:
 
 def all_ways(fleet: Fleet) -> tuple[Ways, ...]:
     """`ways_of` every model; two requests for the same thing are sized once."""
-    return tuple(ways_of(fleet, number) for number in range(len(fleet.models)))
+    first: dict[object, int] = {}
+    found: list[Ways] = []
+    for number, request in enumerate(fleet.models):
+        asked = first.setdefault(_question(request), number)
+        found.append(ways_of(fleet, number) if asked == number else _renumbered(found[asked], number))
+    return tuple(found)
+
+
+def _question(request: ModelRequest) -> object:
+    """All that sizes depend on; who asks, how urgently and beside whom is not of it."""
+    values = []
+    for field in fields(request):
+        value = getattr(request, field.name)
+        if field.name == "model":
+            value = id(value)
+        elif isinstance(value, Mapping):
+            value = tuple(sorted(value.items()))
+        values.append(None if field.name in _BESIDE_SIZES else value)
+    return tuple(values)
+
+
+def _renumbered(ways: Ways, number: int) -> Ways:
+    """The same for another model that asks for the same."""
+    return replace(
+        ways,
+        candidates=tuple(replace(one, request=number) for one in ways.candidates),
+        refusals=tuple(replace(one, request=number) for one in ways.refusals),
+        dropped=tuple(
+            Dropped(replace(one.candidate, request=number), replace(one.by, request=number))
+            for one in ways.dropped
+        ),
+    )

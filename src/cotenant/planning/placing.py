@@ -37,7 +37,9 @@ SEARCH_NODES = 400_000
 QUICK_NODES = 15_000
 LISTING_NODES = 30_000
 MOST_STEPS = 8
-MOST_LISTED = 1_200  # patterns in an integer program that is to prove
+MOST_LISTED = 60_000  # models times patterns of an integer program that is to prove
+QUICK_MODELS = 60  # more are hardly ever proven at once, nor later unless the bound is near
+NEAR_STEPS = 2
 PARTS = 24
 MOST_AT_ONCE = 300  # models: beyond, the relaxation over all of them costs more than it gains
 MODELS_A_DIVE = 15  # of a large fleet: as many parts as that many models each
@@ -127,7 +129,8 @@ class _Search:
 
     def run(self) -> None:
         """Proof by short lists, then a dive and better parts, then proof by what lists are possible."""
-        if self._prove(QUICK_NODES):
+        few = len(self._space.problem.names) <= QUICK_MODELS
+        if few and self._prove(QUICK_NODES):
             return
         self._dive()
         if self.best is not None and not self._is_closed():
@@ -140,7 +143,8 @@ class _Search:
                 enough=self.bound,
                 step=self._step,
             )
-        self._prove(LISTING_NODES)
+        if few or self.cost - self.bound <= NEAR_STEPS * self._step + _TOLERANCE:
+            self._prove(LISTING_NODES)
 
     def _is_closed(self) -> bool:
         return self.best is not None and self.cost <= self.bound + _TOLERANCE
@@ -164,7 +168,7 @@ class _Search:
         """Look at every placement that costs `most` or less: the cheapest becomes the best; without one the bound
         goes above `most`. Whether that could be done within `nodes` of listing."""
         listing = list_patterns(self._space, self._prices, most, most_nodes=nodes)
-        if not listing.complete or len(listing.patterns) > MOST_LISTED:
+        if not listing.complete or len(listing.patterns) * len(self._space.problem.names) > MOST_LISTED:
             return False
         cost = Limit(lambda one: self._space.sites[one.site].weight, lambda _: 0.0, most + _TOLERANCE)
         found = self._partition.minimise(
