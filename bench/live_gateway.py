@@ -31,7 +31,7 @@ BODY: dict[str, object] = {
     "max_tokens": 16,
 }
 KEY = "bench-key-0123456789"
-RATE, ROUND_S, ROUNDS = 200.0, 3.0, 5
+RATE, ROUND_S, ROUNDS = 200.0, 3.0, 3
 
 
 @contextmanager
