@@ -135,3 +135,14 @@ def test_what_is_told_in_several_ways_is_not_folded() -> None:
     assert not list(twins(fleet(asked("a", 1.0) | model, small("b") | model, gpus=SHOP)))
     other_precision = asked("b", 1.0) | model | {"quantization": ["bf16"]}
     assert not list(twins(fleet(asked("a", 1.0) | model, other_precision, gpus=SHOP)))
+
+
+def test_every_pair_of_wishes_can_be_dropped_together() -> None:
+    """Folding takes models out of the fleet; wishes of theirs are then gone too."""
+    slo = {"tpot": "90ms"}
+    model = {"model": "mistralai/Mistral-7B-Instruct-v0.3"}
+    question = load_fleet({"gpus": SHOP, "models": [asked(name, 0.1, slo) | model for name in ("a", "b", "c")]})
+    for one in wishes_of(question):
+        for other in wishes_of(question):
+            left = other.dropped(one.dropped(question))
+            assert {request.name for request in left.models} <= {"a", "b", "c"}

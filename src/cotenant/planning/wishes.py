@@ -55,42 +55,46 @@ def wishes_of(fleet: Fleet) -> tuple[Wish, ...]:
             words = f"at most {offer.maximum} x {offer.gpu.name}"
             found.append(Wish(words, _on_offer(number, maximum=None)))
     for numbers in twins(fleet):
-        names = " and ".join(fleet.models[number].name for number in numbers)
-        found.append(Wish(f"{names} as processes of their own (one with their adapters)", _folding(numbers)))
-    for number, request in enumerate(fleet.models):
-        found += [Wish(f"{request.name}: {words}", change) for words, change in _of_model(number, request)]
+        names = [fleet.models[number].name for number in numbers]
+        words = f"{' and '.join(names)} as processes of their own (one with their adapters)"
+        found.append(Wish(words, _folding(frozenset(names))))
+    for request in fleet.models:
+        found += [Wish(f"{request.name}: {words}", change) for words, change in _of_model(request)]
     return tuple(found)
 
 
-def _of_model(number: int, request: ModelRequest) -> Iterator[tuple[str, Change]]:
+def _of_model(request: ModelRequest) -> Iterator[tuple[str, Change]]:
     if request.slo is not None:
-        yield "its SLO", _on_model(number, slo=None)
+        yield "its SLO", _on_model(request.name, slo=None)
     if request.formats:
-        yield f"only {' or '.join(request.formats)}", _on_model(number, formats=())
+        yield f"only {' or '.join(request.formats)}", _on_model(request.name, formats=())
     elif request.max_loss_percent < 5:
         words = f"at most {request.max_loss_percent:g}% loss of quality (5% instead)"
-        yield words, _on_model(number, max_loss_percent=5.0)
+        yield words, _on_model(request.name, max_loss_percent=5.0)
     if request.pin_gpus:
-        yield f"pinned to {', '.join(map(str, request.pin_gpus))}", _on_model(number, pin_gpus=())
+        yield f"pinned to {', '.join(map(str, request.pin_gpus))}", _on_model(request.name, pin_gpus=())
     if request.apart_from:
-        yield f"apart from {', '.join(request.apart_from)}", _on_model(number, apart_from=())
+        yield f"apart from {', '.join(request.apart_from)}", _on_model(request.name, apart_from=())
     if "co-resident" not in request.sharing:
-        yield "no neighbours", _on_model(number, sharing=(*request.sharing, "co-resident"))
+        yield "no neighbours", _on_model(request.name, sharing=(*request.sharing, "co-resident"))
     if request.min_replicas > 1:
-        yield f"at least {request.min_replicas} replicas", _on_model(number, min_replicas=1)
+        yield f"at least {request.min_replicas} replicas", _on_model(request.name, min_replicas=1)
     if request.max_replicas is not None:
-        yield f"at most {request.max_replicas} replicas", _on_model(number, max_replicas=None)
+        yield f"at most {request.max_replicas} replicas", _on_model(request.name, max_replicas=None)
 
 
-def _folding(numbers: tuple[int, ...]) -> Change:
-    return lambda fleet: folded(fleet, numbers)
-
-
-def _on_model(number: int, **changes: object) -> Change:
+def _folding(names: frozenset[str]) -> Change:
     def change(fleet: Fleet) -> Fleet:
-        models = list(fleet.models)
-        models[number] = replace(models[number], **changes)  # type: ignore[arg-type]
-        return replace(fleet, models=tuple(models))
+        found = [number for number, one in enumerate(fleet.models) if one.name in names]
+        return folded(fleet, found) if len(found) > 1 else fleet  # gone into another process already
+
+    return change
+
+
+def _on_model(name: str, **changes: object) -> Change:
+    def change(fleet: Fleet) -> Fleet:
+        models = tuple(replace(one, **changes) if one.name == name else one for one in fleet.models)  # type: ignore[arg-type]
+        return replace(fleet, models=models)
 
     return change
 
