@@ -25,7 +25,7 @@ VALUES = st.one_of(
 
 
 def attempt(config: Any) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     refused: tuple[CotenantError, ...] = ()
     try:
         spec = read_model_config(config, name="fuzz")
@@ -35,7 +35,7 @@ def attempt(config: Any) -> None:
         assert spec.num_parameters >= 0
         assert spec.num_layers >= 1
     assert all(fault.message and "\n" not in fault.message for fault in refused)
-    assert time.perf_counter() - started < SLOWEST_S
+    assert time.process_time() - started < SLOWEST_S
 
 
 def paths(config: dict[str, Any]) -> list[tuple[str, ...]]:
