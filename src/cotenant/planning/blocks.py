@@ -12,34 +12,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cotenant.planning.neighbourhoods import scattered
-from cotenant.planning.partition import cheapest_cover, trimmed
+from cotenant.planning.partition import trimmed
 from cotenant.planning.problem import Assignment, Card, Placement, Problem
 from cotenant.planning.relaxation import Relaxation
 from cotenant.planning.resource_bound import resource_bound, resource_prices
 from cotenant.planning.seating import Space, Unseated, assignments_of, seat_patterns
 from cotenant.planning.sites import Pattern, seats_of, sites_of
 
-_LARGE, _SMALL = 60, 24  # models of a part: first those that a dive places, then those that a program does
 _GENERATIONS = 30
-_DIVE_ROUNDS = 80
+_DIVE_ROUNDS = 200
 _SEARCH_NODES = 200_000
-_PROGRAM_NODES = 10
 _TOLERANCE = 1e-6
 
 
 def improve_by_blocks(
-    problem: Problem, start: Placement, *, dives: int, programs: int, step: float, enough: float
+    problem: Problem, start: Placement, *, parts: Iterable[tuple[int, int]], step: float, enough: float
 ) -> tuple[Assignment, ...]:
-    """The best assignments after so many parts, or the first that cost `enough` or less.
+    """The best assignments after all `parts`, or the first that cost `enough` or less.
 
-    `dives` large parts are rounded from their relaxation, which is quick and takes most of the waste away; then
-    `programs` small ones are solved as integer programs.
+    `parts` are (models in a part, how many such parts) in their order: small ones take most of the waste away for
+    little work, large ones most of the rest.
     """
     search = _Blocks(problem, start)
-    for turn in range(dives + programs):
+    for turn, models in enumerate(models for models, count in parts for _ in range(count)):
         if search.cost <= enough + _TOLERANCE:
             break
-        search.improve(turn, max(step, 10 * _TOLERANCE), by_dive=turn < dives)
+        search.improve(turn, max(step, 10 * _TOLERANCE), models)
     return search.assignments
 
 
@@ -68,14 +66,14 @@ class _Blocks:
     def _weight(self, cards: Iterable[int]) -> float:
         return sum(self._problem.weight(self._problem.cards[card]) for card in sorted(cards))
 
-    def improve(self, turn: int, step: float, *, by_dive: bool) -> None:
+    def improve(self, turn: int, step: float, models_wanted: int) -> None:
         """Draw a part, solve it, and keep what it finds where that costs `step` less or more."""
-        cards = self._draw(turn, _LARGE if by_dive else _SMALL)
+        cards = self._draw(turn, models_wanted)
         models = sorted({request for card in cards for request in self._on[card]})
         cost = self._weight(cards)
         usable = sorted({*cards, *self._unused(models, cost)})
         part = part_of(self._problem, models, usable)
-        found = _solved(part, cost - step, by_dive=by_dive)
+        found = _solved(part, cost - step)
         if found is not None:
             self._take(found, part, models, cards, usable)
 
@@ -166,7 +164,7 @@ def part_of(problem: Problem, models: Sequence[int], cards: Sequence[int]) -> Pr
     )
 
 
-def _solved(part: Problem, most: float, *, by_dive: bool) -> tuple[Assignment, ...] | None:
+def _solved(part: Problem, most: float) -> tuple[Assignment, ...] | None:
     """Assignments that cost `most` or less, or None where none was found."""
     if resource_bound(part) > most + _TOLERANCE:
         return None
@@ -176,7 +174,7 @@ def _solved(part: Problem, most: float, *, by_dive: bool) -> tuple[Assignment, .
     relaxed = relaxation.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES)
     if relaxed.prices.bound > most + _TOLERANCE:
         return None
-    counts = _dived(space, relaxation, most) if by_dive else _covered(space, relaxation, most)
+    counts = _dived(space, relaxation, most)
     if counts is None:
         return None
     seated = seat_patterns(space, counts, {})
@@ -190,10 +188,3 @@ def _dived(space: Space, relaxation: Relaxation, most: float) -> list[tuple[Patt
     counts = trimmed(space, found)
     cost = sum(space.sites[one.site].weight * count for one, count in counts)
     return counts if cost <= most + _TOLERANCE else None
-
-
-def _covered(space: Space, relaxation: Relaxation, most: float) -> list[tuple[Pattern, int]] | None:
-    return cheapest_cover(
-        space, relaxation.patterns, wanted=range(len(space.problem.names)),
-        counts=[len(site.cards) for site in space.sites], most=most, nodes=_PROGRAM_NODES,
-    )  # fmt: skip

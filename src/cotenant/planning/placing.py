@@ -42,8 +42,6 @@ QUICK_MODELS = 60  # more are hardly ever proven at once, nor later unless the b
 NEAR_STEPS = 2
 PARTS = 24
 MOST_AT_ONCE = 300  # models: beyond, the relaxation over all of them costs more than it gains
-MODELS_A_DIVE = 15  # of a large fleet: as many parts as that many models each
-MODELS_A_PROGRAM = 15
 ENOUGH = 0.005  # of a large fleet's cost: nearer to the bound, parts gain little
 _TOLERANCE = 1e-6
 _SMALLEST_STEP = 1e-3
@@ -92,7 +90,7 @@ def _place_by_blocks(problem: Problem, greedy: Placement) -> Placement:
     bound = rounded_up(resource_bound(problem), weights)
     models = len(problem.names)
     found = improve_by_blocks(
-        problem, greedy, dives=models // MODELS_A_DIVE, programs=models // MODELS_A_PROGRAM,
+        problem, greedy, parts=((60, models // 20), (130, models // 100)),
         step=step_of(weights), enough=bound / (1 - ENOUGH),
     )  # fmt: skip
     best = Placement(found, 0.0, 0.0, None, proven=False)
