@@ -38,6 +38,8 @@ def test_one_request_by_hand() -> None:
     assert model.waiting == (1, 0, 0, 0)
     assert model.running == (0, 1, 0, 0)
     assert model.busy == (1, 1, 0, 0)
+    assert model.ttft_s == (None, 2, None, None)
+    assert model.tpot_s == (None, None, pytest.approx(2 / 99, rel=1e-5), None)
     assert memory.kv_bytes == (0, 150, 0, 0)
     assert memory.fixed_bytes == (600,) * 4
     assert [(one.by, one.seconds) for one in found.starved] == [("a", 2.0)]

@@ -27,13 +27,17 @@ class Curves:
 @dataclass(frozen=True, slots=True)
 class ModelSeries:
     """One model over time, a mean for each part of the timeline: requests/s that came, requests that waited for
-    their first token, that wrote, and the share 0..1 of time in which its replicas worked."""
+    their first token, that wrote, and the share 0..1 of time in which its replicas worked. `ttft_s` is of the
+    requests whose first token came in that part, `tpot_s` of those finished in it; None: there were none.
+    """
 
     model: str
     arrivals: tuple[float, ...]
     waiting: tuple[float, ...]
     running: tuple[float, ...]
     busy: tuple[float, ...]
+    ttft_s: tuple[float | None, ...] = ()
+    tpot_s: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,8 @@ def timeline(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spells:
-    """Seconds of the requests that a replica served: arrival, first token, end; and what they hold."""
+    """Seconds of the requests that a replica served: arrival, first token, end; what they hold, and which of them
+    have had a first token and were finished."""
 
     arrival: Floats
     first: Floats
@@ -69,6 +70,8 @@ class _Spells:
     given: Floats
     written: Floats
     worked: tuple[Floats, Floats]
+    begun: NDArray[np.bool_]
+    finished: NDArray[np.bool_]
 
 
 def _spells(one: Lived, end_s: float) -> _Spells:
@@ -87,7 +90,7 @@ def _spells(one: Lived, end_s: float) -> _Spells:
     return _Spells(
         arrival, first, end,
         requests.input_tokens[taken].astype(np.float64), requests.output_tokens[taken].astype(np.float64),
-        (starts, ends),
+        (starts, ends), outcome.has_first[: len(requests)][taken], (status == Status.FINISHED)[taken],
     )  # fmt: skip
 
 
@@ -97,9 +100,21 @@ def _model(name: str, lives: Sequence[tuple[Lived, _Spells]], edges: Floats) -> 
     end = np.concatenate([spell.end for _, spell in lives])
     came = np.histogram(arrival, bins=edges)[0] / (edges[1] - edges[0])
     busy = sum((_mean(*spell.worked, edges) for _, spell in lives), np.zeros(len(edges) - 1)) / len(lives)
+    begun = np.concatenate([spell.begun for _, spell in lives])
+    written = np.concatenate([spell.written for _, spell in lives])
+    several = np.concatenate([spell.finished for _, spell in lives]) & (written > 1)
+    pace = (end - first)[several] / (written[several] - 1)
     return ModelSeries(
-        name, _tuple(came), _tuple(_mean(arrival, first, edges)), _tuple(_mean(first, end, edges)), _tuple(busy)
-    )
+        name, _tuple(came), _tuple(_mean(arrival, first, edges)), _tuple(_mean(first, end, edges)), _tuple(busy),
+        _at(first[begun], (first - arrival)[begun], edges), _at(end[several], pace, edges),
+    )  # fmt: skip
+
+
+def _at(times: Floats, values: Floats, edges: Floats) -> tuple[float | None, ...]:
+    """The mean of the values whose time lies in each part; None where there is none."""
+    counts = np.histogram(times, bins=edges)[0]
+    sums = np.histogram(times, bins=edges, weights=values)[0]
+    return tuple(float(f"{total / many:.6g}") if many else None for total, many in zip(sums, counts, strict=True))
 
 
 def _memory(one: Lived, spell: _Spells, edges: Floats) -> MemorySeries:

@@ -84,6 +84,9 @@ async function base64(blob) {
   return btoa(text);
 }
 
+/** The plan as it is drawn: as solved, or as moved by hand. */
+export const standing = ({ checked, plan } = get()) => checked?.plan ?? plan;
+
 /* ---- long questions ---- */
 
 async function work(kind, path, body) {
@@ -125,7 +128,8 @@ function keepPicked(plan) {
 }
 
 export const replay = guarded(async () => {
-  const { plan, fleet, policy, seed, stale } = get();
+  const { fleet, policy, seed, stale } = get();
+  const plan = standing();
   const asked = !plan || stale || !TOGETHER.includes(policy) ? { fleet } : { plan };
   const found = await work("replay", "simulate", { ...asked, policy, seed });
   if (found) set({ replay: found });
@@ -141,7 +145,7 @@ export const explain = guarded(async () => {
 
 export const exportTo = guarded(async (target) => {
   set({ target, exported: null, faults: [] });
-  const { plan } = get();
+  const plan = standing();
   if (!plan) return;
   const found = await ask("deploy", { plan, target });
   if (get().target === target) set({ exported: found });
@@ -178,7 +182,7 @@ export function turn(name, knob, value, at = performance.now()) {
   }[knob];
   if (change) changeModel(name, change);
   else set(({ tune }) => ({ tune: { ...tune, [name]: without({ ...tune[name], [knob]: value ?? undefined }) }, stale: true }));
-  for (const replica of get().plan?.replicas ?? []) if (replica.model === name) reckon(replica, at);
+  for (const replica of standing()?.replicas ?? []) if (replica.model === name) reckon(replica, at);
 }
 
 const without = (one) => Object.fromEntries(Object.entries(one).filter(([, value]) => value !== undefined));
@@ -186,7 +190,7 @@ const without = (one) => Object.fromEntries(Object.entries(one).filter(([, value
 /** How much of the traffic's context the pool must hold: one figure for the whole fleet. */
 export function turnHeld(share, at = performance.now()) {
   setFleet((fleet) => ({ ...fleet, kv_overflow: `${Number((100 - share).toFixed(3))}%` }));
-  for (const replica of get().plan?.replicas ?? []) reckon(replica, at);
+  for (const replica of standing()?.replicas ?? []) reckon(replica, at);
 }
 
 export function turnHeadroom(share) {
@@ -221,8 +225,7 @@ export function question(replica, state = get()) {
 }
 
 function cardOf(replica, state) {
-  const moved = state.checked?.gpus.find((gpu) => gpu.replicas.some((one) => one.id === replica.id));
-  return moved?.type ?? replica.devices[0]?.type;
+  return standing(state)?.replicas.find((one) => one.id === replica.id)?.devices[0]?.type ?? replica.devices[0]?.type;
 }
 
 function reckon(replica, at) {
@@ -231,7 +234,7 @@ function reckon(replica, at) {
   if (!estimates.has(replica.id)) estimates.set(replica.id, newest("estimate"));
   estimates.get(replica.id)(asked).then((document) => {
     if (!document) return; // a newer question is on its way
-    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: asked.gpu_memory_utilization !== undefined } }, faults: [] }));
+    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: asked.gpu_memory_utilization !== undefined, said: t("kvNeeded", { share: asked.kv_overflow ?? "1%" }) } }, faults: [] }));
     measured(at);
   }, blame);
 }
@@ -245,13 +248,23 @@ function measured(at) {
   });
 }
 
+/** The keywords of cotenant.estimate for a replica exactly as it is planned. */
+function asPlanned(replica) {
+  const model = get().fleet.models.find((one) => one.name === replica.model);
+  const adapters = model?.adapters?.map(({ name, rank }) => ({ name, rank }));
+  const kept = ["engine", "quantization", "tensor_parallel_size", "pipeline_parallel_size", "max_model_len", "max_num_seqs",
+    "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_memory_bytes"];
+  const words = Object.fromEntries(kept.map((key) => [key, replica[key] ?? undefined]));
+  const kv = replica.kv_cache_dtype === "auto" ? undefined : replica.kv_cache_dtype;
+  return without({ ...words, model: model?.model ?? replica.model_id, gpu: replica.devices[0]?.type, kv_cache_dtype: kv, adapters: adapters?.length ? adapters : undefined });
+}
+
 /** Where each byte of a replica as planned comes from, asked once when somebody looks. */
 const reasons = new Map();
 export async function reasonsOf(replica) {
-  const key = `${get().plan.input_hash} ${replica.id}`;
+  const key = `${get().plan.input_hash} ${replica.id} ${replica.devices[0]?.type}`;
   if (!reasons.has(key)) {
-    const asked = question(replica);
-    reasons.set(key, asked ? ask("estimate", asked).catch(() => null) : Promise.resolve(null));
+    reasons.set(key, ask("estimate", asPlanned(replica)).catch(() => null));
   }
   return reasons.get(key);
 }
@@ -264,10 +277,11 @@ const checks = newest("check");
 export const move = guarded(async (id, card) => {
   const { plan, fleet, checked } = get();
   set({ carried: null, over: null, picked: id });
-  const found = await checks({ plan: checked?.plan ?? plan, fleet, move: { replica: id, gpu: { node: card.node, index: card.index } } });
+  const found = await checks({ plan: checked?.plan ?? plan, fleet, move: { replica: id, gpu: { node: card.node, index: card.index, type: card.type } } });
   if (!found) return;
-  set({ checked: found, replay: null });
-  say(found.ok === false || found.breaks?.length ? t("moveBad") : t("moveOk"));
+  set({ checked: found, replay: null, exported: null });
+  say(found.ok ? t("moveOk") : `${t("moveBad")} ${found.breaks.join("; ")}`);
+  if (get().tab === "export") exportTo(get().target);
 });
 
 let rechecking = 0;
@@ -281,7 +295,7 @@ function recheckSoon() {
   }), 60);
 }
 
-export const undoMoves = () => set({ checked: null });
+export const undoMoves = () => set({ checked: null, replay: null, exported: null });
 
 /* ---- links, looks ---- */
 

@@ -1,9 +1,10 @@
 /** The plan in words: each replica, why it is so, what came second, and the command that starts it. */
+import { standing } from "./actions.js";
 import { count, seconds } from "./units.js";
 import { html, t, useState } from "./view.js";
 
 export function Answer({ state }) {
-  const { plan } = state;
+  const plan = standing(state);
   if (!plan) return html`<p class="quiet">${t("nothing")} ${t("nothingHint")}</p>`;
   const order = state.fleet.models.map((one) => one.name);
   return html`<ul class="answers">${plan.replicas.map((one) => html`<${Replica} key=${one.id} one=${one} colour=${Math.max(0, order.indexOf(one.model)) % 8} />`)}</ul>

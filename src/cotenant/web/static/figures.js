@@ -1,5 +1,5 @@
 /** The answer in one line: cost, bound, gap, what stays free, beside the usual sizing; and the button that solves. */
-import { solve, stopWork } from "./actions.js";
+import { solve, standing, stopWork } from "./actions.js";
 import { count, dollars, percent } from "./units.js";
 import { html, t } from "./view.js";
 
@@ -19,7 +19,9 @@ export function Figures({ state, cards }) {
   </div>`;
 }
 
-function answers({ plan, checked }, cards) {
+function answers(state, cards) {
+  const { checked } = state;
+  const plan = standing(state);
   const own = cards.filter((card) => card.parts.length);
   const used = own.length;
   const cost = plan.cost_per_hour;

@@ -1,5 +1,5 @@
 /** Sliders: what one replica would take if its traffic, precision or settings were others. Answers come as they move. */
-import { contextOf, move, turn, turnHeadroom, turnHeld } from "./actions.js";
+import { contextOf, move, standing, turn, turnHeadroom, turnHeld } from "./actions.js";
 import { scene } from "./scene.js";
 import { count, percent, shareOf } from "./units.js";
 import { html, t } from "./view.js";
@@ -7,7 +7,8 @@ import { html, t } from "./view.js";
 const KV = ["auto", "fp8"];
 
 export function Knobs({ state }) {
-  const { plan, fleet, picked, tune, catalogue } = state;
+  const { fleet, picked, tune, catalogue } = state;
+  const plan = standing(state);
   const replica = plan?.replicas.find((one) => one.id === picked);
   const model = replica && fleet.models.find((one) => one.name === replica.model);
   const held = 100 * (1 - shareOf(fleet.kv_overflow, 0.01));
@@ -45,7 +46,7 @@ function OfModel({ model, replica, tuned, formats }) {
       ? html`<${Slider} id="concurrent" label=${t("concurrency")} min=${0} max=${8} step=${0.1} value=${Math.log2(traffic.concurrent)} text=${count(traffic.concurrent)} onTurn=${(value, at) => turned("concurrent", Math.round(2 ** value), at)} />`
       : html`<${Slider} id="rate" label=${t("rate")} min=${-2} max=${2} step=${0.02} value=${Math.log10(traffic.requests_per_second ?? 1)} text=${`${traffic.requests_per_second}/s`} onTurn=${(value, at) => turned("rate", Number((10 ** value).toPrecision(2)), at)} />`}
     <${Choice} id="precision" label=${t("precision")} value=${format} onTurn=${(value, at) => turned("precision", value, at)}
-      options=${[["", `${replica.quantization} (${t("asPlanned")})`], ...formats.map((one) => [one.name, one.name])]} />
+      options=${[["", t("planned", { format: replica.quantization })], ...formats.map((one) => [one.name, one.name])]} />
     <${Choice} id="kv-dtype" label=${t("kvDtype")} value=${model.kv_cache_dtype?.[0] ?? ""} onTurn=${(value, at) => turned("kvDtype", value, at)}
       options=${[["", t("planner")], ...KV.map((one) => [one, one === "auto" ? t("auto") : one])]} />
     ${vllm && html`<${Slider} id="utilisation" label=${t("utilisation")} min=${4} max=${98} step=${1} value=${Math.round(100 * (tuned.utilisation ?? replica.gpu_memory_utilization ?? 0.9))}

@@ -49,7 +49,7 @@ function options(holder, series, unit, xUnit) {
     width: Math.max(200, holder.clientWidth), height: HEIGHT, cursor: { y: false, points: { size: 6 } }, scales: { x: { time: false }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } },
     legend: { live: true }, axes: [{ ...axis, size: 34 }, { ...axis, size: 48 }],
     series: [{ label: xUnit, value: (_, value) => (value === null ? "–" : Number(value.toPrecision(4)).toString()) },
-      ...series.map((one) => ({ label: one.name, stroke: resolved(holder, `var(--c${one.colour})`), dash: DASHES[one.colour], width: 2, points: { show: false }, value: (_, value) => text(value) }))],
+      ...series.map((one) => ({ label: one.name, stroke: resolved(holder, `var(--c${one.colour})`), dash: DASHES[one.colour], width: 2, spanGaps: true, points: { show: false }, value: (_, value) => text(value) }))],
   };
 }
 

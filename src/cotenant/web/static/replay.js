@@ -6,6 +6,7 @@ import { count, percent, seconds } from "./units.js";
 import { html, t, useState } from "./view.js";
 
 const GIB = 2 ** 30;
+const SHARES = Array.from({ length: 101 }, (_, at) => at);
 
 export function Replay({ state }) {
   const { catalogue, policy, seed, work, replay: found } = state;
@@ -25,22 +26,20 @@ function Found({ found, order }) {
   const times = line ? line.models[0]?.arrivals.map((_, at) => (at + 0.5) * line.part_s) : null;
   const wakes = found.replicas.some((one) => one.wakes);
   const series = (pick, scale = 1) => line.models.map((one) => ({ name: one.model, colour: colour(one.model), values: pick(one)?.map((value) => (value === null ? null : value * scale)) ?? [] }));
-  const latency = (field, title) => {
-    const over = line?.models.some((one) => one[field]?.length);
-    return over
-      ? html`<${Plot} title=${`${title}, ${t("overTime")}`} x=${times} series=${series((one) => one[field])} unit="s" xUnit=${t("second")} />`
-      : html`<${Plot} title=${`${title}, ${t("byShare")}`} x=${Array.from({ length: 101 }, (_, at) => at)} unit="s" xUnit=${t("share")}
-          series=${found.models.filter((one) => one.curves[field]?.length).map((one) => ({ name: one.model, colour: colour(one.model), values: one.curves[field] }))} />`;
-  };
+  const latency = (field, title, unit, scale) => html`
+    ${line && html`<${Plot} title=${`${title}, ${t("overTime")}`} x=${times} series=${series((one) => one[field], scale)} unit=${unit} xUnit=${t("second")} />`}`;
+  const spread = (field, title, unit, scale) => html`<${Plot} title=${`${title}, ${t("byShare")}`} x=${SHARES} unit=${unit} xUnit=${t("share")}
+    series=${found.models.filter((one) => one.curves[field]?.length).map((one) => ({ name: one.model, colour: colour(one.model), values: one.curves[field].map((value) => value * scale) }))} />`;
   return html`<${Table} found=${found} colour=${colour} />
     <div class="plots">
-      ${latency("ttft_s", t("ttft"))}${latency("tpot_s", t("tpot"))}
+      ${latency("ttft_s", t("ttft"), "s", 1)}${latency("tpot_s", t("tpot"), "ms", 1000)}
       ${line && html`<${Plot} title=${`${t("memory")}, ${t("overTime")}`} x=${times} unit="GiB" xUnit=${t("second")}
         series=${line.memory.map((one) => ({ name: one.replica, colour: colour(found.replicas.find((each) => each.id === one.replica)?.model ?? one.replica), values: one.fixed_bytes.map((bytes, at) => (bytes + one.kv_bytes[at]) / GIB) }))} />
         <${Plot} title=${`${t("waiting")}, ${t("overTime")}`} x=${times} unit="" xUnit=${t("second")} series=${series((one) => one.waiting)} />
         <${Plot} title=${`${t("running")}, ${t("overTime")}`} x=${times} unit="" xUnit=${t("second")} series=${series((one) => one.running)} />
         ${wakes ? html`<${Plot} title=${`${t("swaps")}, ${t("overTime")}`} x=${times} unit="" xUnit=${t("second")} series=${swaps(line, found, colour)} />`
           : html`<figure class="plot"><figcaption>${t("swaps")}</figcaption><p class="quiet">${t("noSwaps")}</p></figure>`}`}
+      ${spread("ttft_s", t("ttft"), "s", 1)}${spread("tpot_s", t("tpot"), "ms", 1000)}
     </div>`;
 }
 

@@ -8,7 +8,7 @@ export const cardKey = (card) => `${card.type} ${card.node}.${card.index}`;
 /** Cards in order, each {key, type, node, index, capacity, used, price, spare, parts: [{id, model, colour, terms}],
  *  taken, free, reserve, ghost}. `ghost` cards are offered, nothing is placed on them yet. */
 export function scene(state) {
-  const { plan, fleet, tune, answers, catalogue } = state;
+  const { plan, fleet, catalogue } = state;
   const models = fleet.models.map((one) => one.name);
   const headroom = shareOf(fleet.headroom, 0.12);
   const cards = (state.checked?.gpus ?? plan?.gpus ?? []).map((gpu) => {
@@ -29,7 +29,7 @@ function part(share, { plan, answers }, models) {
   const found = answer?.document ? termsOf(answer.document, share.rank ?? 0, answer.fills) : null;
   const terms = found?.terms ?? Object.fromEntries(TERMS.map((term) => [term, share[`${term}_bytes`] ?? 0]));
   return { id: share.id, model, rank: share.rank, colour: models.indexOf(model), terms, changed: Boolean(found),
-    verdict: answer?.document?.verdict, reason: answer?.document?.reason, why: answer?.document?.per_gpu?.[0]?.why, intervals: found?.intervals,
+    verdict: answer?.document?.verdict, reason: answer?.document?.reason, why: found ? { ...answer.document.per_gpu[0].why, ...(answer.fills ? {} : { kv_cache: answer.said }) } : null, intervals: found?.intervals,
     bytes: TERMS.reduce((sum, term) => sum + terms[term], 0), moved: share.moved };
 }
 

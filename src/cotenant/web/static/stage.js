@@ -1,5 +1,5 @@
 /** The heart: every card as a bar, all to one scale, each replica's bytes by term. */
-import { reasonsOf, undoMoves } from "./actions.js";
+import { reasonsOf, standing, undoMoves } from "./actions.js";
 import { drags, onCardKey } from "./carry.js";
 import { TERMS } from "./scene.js";
 import { get, set } from "./store.js";
@@ -36,7 +36,7 @@ function Card({ card, widest, state, tip }) {
       ${card.price != null && html`<span class="quiet">${dollars(card.price)}</span>`}
       ${card.spare && html`<span class="badge">${t("spareCard")}</span>`}
       <span class="grow"></span>
-      <span class=${over ? "bad" : tight ? "warn" : "quiet"}>${over ? t("overBy", { size: gib(-card.free) }) : t("freeOf", { free: gib(card.free), capacity: gib(card.capacity) })}
+      <span class=${over ? "bad" : tight ? "warn" : "quiet"}>${over ? t("overBy", { size: gib(-card.free) }) : card.ghost ? t("notUsed", { capacity: gib(card.capacity) }) : t("freeOf", { free: gib(card.free), capacity: gib(card.capacity) })}
         ${tight && ` · ${t("belowHeadroom", { share: percent(card.reserve / card.capacity, 0) })}`}</span></div>
     <div class=${over ? "bar over" : "bar"} style=${{ width: `${(100 * whole) / widest}%` }} role="group" aria-label=${name}>
       ${card.used > 0 && html`<span class="seg used" style=${{ width: wide(card.used) }} onPointerMove=${(event) => tip(used(event, card))}></span>`}
@@ -46,8 +46,7 @@ function Card({ card, widest, state, tip }) {
       ${over && html`<span class="edge" style=${{ left: wide(card.capacity) }}></span>`}
     </div>
     <div class="names">${card.parts.map((part) => html`<${Label} key=${part.id} part=${part} card=${card} state=${state} tip=${tip} />`)}
-      ${!card.parts.length && html`<span class="quiet small">${t("emptyCard")}</span>`}
-      ${(card.sleepers ?? []).map((one) => html`<span class="quiet small" key=${one.id ?? one}>${one.id ?? one} z z</span>`)}</div>
+      ${(card.sleepers ?? []).map((one) => html`<span class="quiet small" key=${one.id ?? one}>${t("asleep", { name: one.id ?? one })}</span>`)}</div>
   </li>`;
 }
 
@@ -90,11 +89,11 @@ function Tip({ tip }) {
     if (!tip?.part) return undefined;
     const { part } = tip;
     if (part.why) {
-      setFound({ key, why: part.why, intervals: part.intervals });
+      setFound({ key, why: part.why, intervals: part.changed ? null : part.intervals });
       return undefined;
     }
     let gone = false;
-    const replica = get().plan?.replicas.find((one) => one.id === part.id);
+    const replica = standing()?.replicas.find((one) => one.id === part.id);
     const wait = setTimeout(async () => {
       const document = replica && (await reasonsOf(replica));
       if (!gone && document) setFound({ key, why: document.per_gpu[0].why, intervals: document.per_gpu[0].intervals });
@@ -131,7 +130,7 @@ function Checked({ state }) {
   const breaks = checked.breaks ?? [];
   return html`<div class=${breaks.length ? "note bad-note" : "note good-note"} role="status">
     <strong>${breaks.length ? t("moveBad") : t("moveOk")}</strong>
-    ${breaks.length > 0 && html`<ul lang="en">${breaks.map((one, at) => html`<li key=${at}>${one.error ?? one}</li>`)}</ul>`}
+    ${breaks.length > 0 && html`<ul lang="en">${breaks.map((one, at) => html`<li key=${at}>${one}</li>`)}</ul>`}
     <span class="quiet">${t("notProven")}</span> <button class="plain" onClick=${undoMoves}>${t("undoMove")}</button></div>`;
 }
 
