@@ -127,6 +127,7 @@ def test_the_command_is_built_from_typed_fields(monkeypatch, tmp_path):
     assert command.argv == (
         str(server), "-m", "/m/x.gguf", "--alias", "smol; rm -rf /", "--port", "8001", "-ngl", "0", "-c", "2048",
         "-np", "2", "-fit", "off", "--host", "127.0.0.1", "--metrics", "-lv", "4", "--no-repack",
+        "--cache-ram", "0", "--ctx-checkpoints", "0",
     )  # fmt: skip
     assert command.environment == {"LLAMA_API_KEY": "secret"}
     with pytest.raises(InputError, match="no program"):

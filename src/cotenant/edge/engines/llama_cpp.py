@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import json
 
+from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call
 from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, words
 from cotenant.errors import EngineError
 
+# Pulls 16391 and 16382 (October 2025): prompts of idle slots are kept in host memory, up to 8 GiB, and states of
+# sliding and recurrent layers up to 32 times a slot. Where host memory is the plan's, neither was planned.
+_PROMPT_CACHE = Version((6800,))
 KEY_VARIABLE = "LLAMA_API_KEY"
 _METRICS = {
     "running": ("llamacpp:requests_processing",),
@@ -35,6 +39,8 @@ class LlamaServer(NoSleep, FixedAdapters):
         options = launch.settings.llama_cpp
         if options is not None and options.n_gpu_layers == 0:
             argv = (*argv, "--no-repack")  # repacked for the processor, weights would be held twice
+            if Version.parse(launch.version) >= _PROMPT_CACHE:
+                argv = (*argv, "--cache-ram", "0", "--ctx-checkpoints", "0")
         return Command(argv, on_cards(launch, {KEY_VARIABLE: key} if key else {}))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:

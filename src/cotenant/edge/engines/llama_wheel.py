@@ -30,7 +30,13 @@ def parser() -> argparse.ArgumentParser:
         ("-ub", None),
     ):
         add(name, type=int, default=default)
-    for name, default in (("-t", None), ("-lv", 3), ("--cache-ram", None), ("--n-cpu-moe", None)):
+    for name, default in (
+        ("-t", None),
+        ("-lv", 3),
+        ("--cache-ram", None),
+        ("--ctx-checkpoints", None),
+        ("--n-cpu-moe", None),
+    ):
         add(name, type=int, default=default)
     add("-ctk", default="f16")
     add("-ctv", default="f16")
@@ -60,7 +66,8 @@ def parameters(told: argparse.Namespace, x: Any) -> Any:
         params.api_keys = [key]
     plain = {
         "n_gpu_layers": told.ngl, "n_ctx": told.c, "n_parallel": told.np, "n_batch": told.b, "n_ubatch": told.ub,
-        "verbosity": told.lv, "cache_ram_mib": told.cache_ram, "kv_unified": told.kv_unified or None,
+        "verbosity": told.lv, "cache_ram_mib": told.cache_ram, "n_ctx_checkpoints": told.ctx_checkpoints,
+        "kv_unified": told.kv_unified or None,
         "swa_full": told.swa_full, "no_kv_offload": told.no_kv_offload, "endpoint_metrics": told.metrics,
         "warmup": not told.no_warmup, "fit_params": told.fit == "on", "embedding": told.embeddings,
         "no_extra_bufts": told.no_repack,
