@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench import live_gateway, live_memory, live_real, live_seeds, live_streams
@@ -26,13 +28,14 @@ def main() -> int:
     told = _arguments()
     seeds, streams = (100_000, 10_000) if told.full else (told.seeds, told.streams)
     rows: list[Row] = []
-    for name, make in (
-        ("memory", lambda: _memory(told)),
+    parts: tuple[tuple[str, Callable[[], list[Row]]], ...] = (
+        ("memory", partial(_memory, told)),
         ("real", lambda: live_real.rows(told.llama_server, told.models)),
         ("gateway", lambda: live_gateway.rows(told.litellm)),
         ("streams", lambda: live_streams.rows(streams)),
         ("seeds", lambda: live_seeds.rows(seeds, told.workers)),
-    ):
+    )
+    for name, make in parts:
         if told.only is None or name in told.only.split(","):
             rows += make()
     return show(rows, as_json=told.json)

@@ -33,8 +33,8 @@ def judged(subjects, results):
 
 def test_steps_grow_to_the_plans_limits_and_one_beyond() -> None:
     steps = steps_of(subject_named(), Rules())
-    assert [step.kind for step in steps] == ["grow"] * 3 + ["step"] * 7 + ["peak", "beyond"]
-    assert [step.shape["chat"][0] for step in steps if step.kind == "step"] == [1, 2, 4, 1, 1, 1, 1]
+    assert [step.kind for step in steps] == ["grow"] * 3 + ["step"] * 6 + ["peak", "beyond"]
+    assert [step.shape["chat"][0] for step in steps if step.kind == "step"] == [1, 2, 4, 1, 1, 1]
     assert steps[-2].shape["chat"] == (4, 1008, 16)
     assert steps[-1].shape["chat"][1] > 1024
     assert steps[-1].beyond
@@ -96,7 +96,7 @@ def test_errors_stop_it_and_a_broken_campaign_goes_on(world: World) -> None:
     results = all_of(world, subject, rules=Rules(most_errors=0))
     assert not results.stopped
     assert not [asks for asks in world.sent[1:] if asks in done]  # but for the first question
-    assert len(results.points["step"]) == 7
+    assert len(results.points["step"]) == 6
 
 
 def test_a_pool_nearly_full_stops_it() -> None:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from html import escape
 
 from cotenant.domain.verification import Held, Point, ReplicaVerified, Term, Verification
-from cotenant.report.page import Html, notes, page, section, table
+from cotenant.report.page import notes, page, section, table
 from cotenant.report.plots import Axis, Mark, Series, bar_plot, line_plot
 from cotenant.report.verify_text import TERM_NAMES, headline
 from cotenant.units import GIB, MIB, format_bytes, format_percent, format_seconds
 
 _CLASS = {Held.YES: "good", Held.NO: "bad", Held.UNKNOWN: "dim"}
-_LATENCY = Axis("", format_seconds)
+_LATENCY = Axis("", format_seconds, log=True)
 _SECONDS = Axis("seconds", lambda value: f"{value:,.0f}")
 
 
@@ -26,7 +26,7 @@ def verify_html(found: Verification, *, title: str) -> str:
     ]
     for place, one in enumerate(found.replicas):
         body.append(_replica(one, found, place))
-    beside = [_beside(one) for one in found.replicas if _of(one, "together")]
+    beside = [plot for one in found.replicas if _of(one, "together") for plot in _beside(one)]
     if beside:
         body.append(section("Alone and all at once", beside))
     if found.profiles:
@@ -36,16 +36,14 @@ def verify_html(found: Verification, *, title: str) -> str:
 
 
 def _checklist(found: Verification) -> str:
-    rows = [
-        [
-            Html(f'<span class="{_CLASS[one.held]}">{escape(str(one.held))}</span>'),
-            one.replica,
-            TERM_NAMES.get(one.check, one.check),
-            Html(f'<span style="white-space:normal">{escape(one.text)}</span>'),
-        ]
+    """Two columns on any width: the verdict, and what it is about."""
+    lines = "".join(
+        f'<span class="{_CLASS[one.held]}">{escape(str(one.held))}</span>'
+        f"<span>{escape(f'{one.replica}: ' if one.replica else '')}{escape(TERM_NAMES.get(one.check, one.check))} "
+        f'<span class="dim">{escape(one.text)}</span></span>'
         for one in found.findings
-    ]
-    return table(("", "replica", "check", "what was measured"), rows, left=(0, 1, 2, 3))
+    )
+    return f'<div style="display:grid;grid-template-columns:5.5em 1fr;gap:3px 8px">{lines}</div>'
 
 
 def _replica(one: ReplicaVerified, found: Verification, place: int) -> str:
@@ -68,27 +66,22 @@ def _replica(one: ReplicaVerified, found: Verification, place: int) -> str:
 
 
 def _terms_plot(one: ReplicaVerified) -> str:
-    known = [term for term in one.terms if term.name != "total"]
-    both = (("predicted", "predicted"), ("measured", "measured"))
+    """Two bars; what the measured total holds beyond the terms stands at the end of its own."""
     total = next(term for term in one.terms if term.name == "total")
-    rows = []
-    for name, what in both:
+    rows: list[tuple[str, list[Series], str]] = []
+    unit, label = _unit(max(_bytes(total, "predicted"), _bytes(total, "measured"), 1))
+    for what in ("predicted", "measured"):
         parts = [
-            Series(TERM_NAMES[term.name], [(0.0, float(_bytes(term, what)))], place)
-            for place, term in enumerate(known)
+            Series(TERM_NAMES[term.name], [(0.0, _bytes(term, what) / unit)], place)
+            for place, term in enumerate(term for term in one.terms if term.name != "total")
             if _bytes(term, what)
         ]
-        rows.append((name, parts, format_bytes(_bytes(total, what)) if _bytes(total, what) else "-"))
-    unit, label = _unit(max((sum(part.points[0][1] for part in parts) for _, parts, _ in rows), default=1))
-    scaled = [
-        (
-            name,
-            [Series(part.name, [(0.0, part.points[0][1] / unit)], part.colour) for part in parts],
-            f"{text} in all",
-        )
-        for name, parts, text in rows
-    ]
-    return bar_plot("The four terms", scaled, Axis(label))
+        whole = _bytes(total, what)
+        rest = whole / unit - sum(part.points[0][1] for part in parts)
+        if what == "measured" and rest > 0.01 * whole / unit:
+            parts.append(Series("beyond the terms", [(0.0, rest)], 7))
+        rows.append((what, parts, f"{format_bytes(whole)} in all" if whole else "-"))
+    return bar_plot("The four terms", rows, Axis(label))
 
 
 def _bytes(term: Term, what: str) -> int:
@@ -152,20 +145,23 @@ def _of(one: ReplicaVerified, kind: str) -> list[Point]:
     return same[1:2]
 
 
-def _beside(one: ReplicaVerified) -> str:
+def _beside(one: ReplicaVerified) -> list[str]:
     (beside,) = _of(one, "together")
+    shape = (beside.concurrency, beside.input_tokens)
     alone = next(
-        point
-        for point in one.points
-        if point is not beside
-        and (point.concurrency, point.input_tokens) == (beside.concurrency, beside.input_tokens)
+        point for point in one.points if point is not beside and (point.concurrency, point.input_tokens) == shape
     )
-    rows = []
-    for name, point in (("alone", alone), ("beside the others", beside)):
-        for what, pair in (("TTFT", point.ttft_s), ("TPOT", point.tpot_s)):
-            if pair is not None:
-                rows.append((f"{what} {name}", [Series(what, [(0.0, pair[0])], 0)], format_seconds(pair[0])))
-    return bar_plot(f"{one.id}: median times", rows, Axis("seconds"))
+    found = []
+    for what, mine, theirs in (("TTFT", alone.ttft_s, beside.ttft_s), ("TPOT", alone.tpot_s, beside.tpot_s)):
+        pairs = [("alone", mine), ("beside the others", theirs)]
+        rows = [
+            (name, [Series(name, [(0.0, pair[0])], place)], format_seconds(pair[0]))
+            for place, (name, pair) in enumerate(pairs)
+            if pair is not None
+        ]
+        if len(rows) == 2:
+            found.append(bar_plot(f"{one.id}: median {what}", rows, Axis("", format_seconds)))
+    return found
 
 
 def _profiles(found: Verification) -> str:

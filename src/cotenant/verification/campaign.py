@@ -68,7 +68,7 @@ def steps_of(subject: Subject, rules: Rules) -> tuple[Step, ...]:
     if not rules.quick:
         found += [_step("grow", subject, 1, max(1, longest * part // 8), 1) for part in (1, 2, 4)]
         found += [_step("step", subject, count, typical, out) for count in _doubling(most)]
-        found += [_step("step", subject, 1, size, out) for size in _doubling(longest - out, typical + 1)]
+        found += [_step("step", subject, 1, size, out) for size in _doubling(longest - out, 2 * typical)]
     found.append(_step("peak", subject, most, longest - out, out))
     if longest == subject.tokens:  # else its edge is not reached
         found.append(replace(_step("beyond", subject, 1, subject.tokens + 8, 1), beyond=True))

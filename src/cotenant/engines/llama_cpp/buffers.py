@@ -63,7 +63,7 @@ def allocation(
         weights=weights.get(HOST, 0),
         kv_cache=caches.get(HOST, 0),
         compute=host_compute(model, options, build, placement) + output_bytes(model, options),
-        runtime=process_bytes(model.vocab_size),
+        runtime=process_bytes(model.vocab_size, model.family),
     )
     slots = options.n_parallel or 1
     each = token_bytes(model, options, build)
