@@ -353,6 +353,7 @@ def simulate(
     seed: int = 0,
     policy: str = "static",
     patience: str = "10s",
+    calibration: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Replay:
     """The plan of `fleet` replayed token by token against its traffic, the same for the same `seed`.
@@ -364,12 +365,13 @@ def simulate(
     `policy`: ``static`` is the plan as it stands, ``elastic`` lets its replicas lend each other KV cache,
     ``spatial`` multiprocessors too; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if alone,
     and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
-    `patience`. Raises InputErrors and its kin for bad input; a model without a place has all its requests
+    `patience`. Step times follow what was measured, unless `calibration` is false. Raises InputErrors and its kin
+    for bad input; a model without a place has all its requests
     unfinished.
     """
     (found,) = simulate_many(
         fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, arrivals=arrivals,
-        patience=patience, workers=1, progress=progress,
+        patience=patience, workers=1, calibration=calibration, progress=progress,
     )  # fmt: skip
     return found
 

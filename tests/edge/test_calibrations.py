@@ -142,3 +142,48 @@ def test_scaled_is_never_wider(low, value, high, by, below, above):
     before = Interval(low, value, high)
     after = scaled(before, Factor(by, below, above))
     assert after.high - after.low <= before.high - before.low + 2
+
+
+def test_a_server_on_a_processor_follows_what_its_kernel_said():
+    own = {"ctx_size": 4096, "parallel": 2, "n_gpu_layers": 0}
+
+    def on_host(**more):
+        return cotenant.estimate(
+            LLAMA, gpu="L4", engine="llama.cpp", quantization="gguf-q4_k_m", options=own, **more
+        )
+
+    before = on_host()
+    where = {"engine": "llama.cpp", "version": before.engine_version, "gpu": "CPU", "family": before.model.family}
+    expected = before.host.runtime.value
+    for number in range(3):
+        keep({"runtime": (1.2 * expected, float(expected))}, **where, source=f"run {number}")
+    after = on_host()
+    assert after.host.runtime.value == pytest.approx(1.2 * expected, rel=1e-6)
+    assert (
+        after.host.runtime.high - after.host.runtime.low < (before.host.runtime.high - before.host.runtime.low) / 2
+    )
+    assert (after.host.weights, after.host.kv_cache) == (before.host.weights, before.host.kv_cache)
+    assert after.per_gpu == before.per_gpu or after.calibration
+    assert on_host(calibration=False) == before
+
+
+def test_a_plan_and_its_replay_follow_it_too():
+    fleet = {
+        "engine": "vllm@0.21",
+        "gpus": [{"type": "L4", "count": 1}],
+        "models": [{"name": "chat", "model": LLAMA, "quantization": ["fp8"],
+                    "traffic": {"requests_per_second": 0.2, "input_tokens": {"p50": 200, "p95": 500},
+                                "output_tokens": {"p50": 50, "p95": 100}}}],
+    }  # fmt: skip
+    before = cotenant.plan(fleet)
+    slow = cotenant.simulate(fleet, duration="30s")
+    family = cotenant.load_model(LLAMA).spec.family
+    where = {"engine": "vllm", "version": before.replicas[0].engine_version, "gpu": "L4", "family": family}
+    keep({"decode_step": (0.05, 0.1), "runtime": (1.3, 1.0)}, **where, source="here")
+    after = cotenant.plan(fleet)
+    assert after.calibration is not None
+    assert after.gpus[0].shares[0].runtime_bytes > before.gpus[0].shares[0].runtime_bytes
+    fast = cotenant.simulate(fleet, duration="30s")
+    assert fast.calibration is not None
+    assert fast.models[0].tpot_s.p50 == pytest.approx(slow.models[0].tpot_s.p50 / 2, rel=0.1)
+    assert cotenant.simulate(fleet, duration="30s", calibration=False).models == slow.models

@@ -146,7 +146,7 @@ def test_cache_that_grows_as_the_pool_says(world: World) -> None:
 
 
 def test_who_starves_is_named_and_by_whom(world: World) -> None:
-    subjects = (subject_named("chat"), subject_named("code", concurrency=2))
+    subjects = (subject_named("chat"), subject_named("code", concurrency=2, tpot_s=(0.01, 0.02, 0.03)))
 
     def answer(ask, at_once):
         slow = 4.0 if at_once > 1 and ask.replica == "code" else 1.0

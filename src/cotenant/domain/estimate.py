@@ -32,12 +32,14 @@ class Term:
 @dataclass(frozen=True, slots=True)
 class HostMemory:
     """What a replica holds in the host's memory: never part of a GPU's capacity. `weights` may be mapped from
-    the file, shared and evictable. `runtime` is what the process holds beside these buffers, where it is known."""
+    the file, shared and evictable. `runtime` is what the process holds beside these buffers and `computed` the
+    interval of `compute`, where they are known."""
 
     weights: int
     kv_cache: int
     compute: int
     runtime: Interval | None = None
+    computed: Interval | None = None
 
     @property
     def bytes(self) -> int:

@@ -12,14 +12,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.calibration import CalibrationProfile
-from cotenant.domain.explanation import Explanation
 from cotenant.edge.store import data_dir, read_json, update_json
 from cotenant.errors import FormatError, InputError
 from cotenant.estimation.calibrated import InForce, calibrations
-from cotenant.verification.fit import profile
+
+if TYPE_CHECKING:  # an estimate without measurements needs none of it
+    from cotenant.domain.explanation import Explanation
 
 SCHEMA = "cotenant/calibration/1"
 _MOST = 200  # measurements that a file keeps: the newest
@@ -36,6 +37,8 @@ def keep(
 ) -> CalibrationProfile:
     """Add one measurement, (measured, estimated) by term, and fit anew. `source` says what was measured; the same
     again replaces itself. Raises InputError for what is no measurement, FormatError for a damaged file."""
+    from cotenant.verification.fit import profile
+
     profile({name: [pair] for name, pair in pairs.items()}, engine=engine, version=version, gpu=gpu, family=family,
             provenance=source)  # fmt: skip
     told = {"engine": engine, "version": version, "gpu": gpu, "family": family}
@@ -108,6 +111,8 @@ def notes_of(found: InForce) -> tuple[str, ...]:
 
 
 def _profile(found: Any, path: Path) -> CalibrationProfile:
+    from cotenant.verification.fit import profile
+
     measured = _measurements(found, path)
     pairs: dict[str, list[tuple[float, float]]] = {}
     for one in measured:

@@ -77,9 +77,9 @@ def _as_measured(found: Allocation, profile: CalibrationProfile | None) -> Alloc
     if profile.gpu != HOST:
         return replace(found, devices=devices)
     host, told = found.host, profile.factors
-    compute = scaled(Interval.exact(host.compute), told.get("activations")).value
+    computed = scaled(host.computed or Interval.exact(host.compute), told.get("activations"))
     beside = None if host.runtime is None else scaled(host.runtime, told.get("runtime"))
-    return replace(found, host=replace(host, compute=compute, runtime=beside))
+    return replace(found, host=replace(host, compute=computed.value, computed=computed, runtime=beside))
 
 
 def _footprint(part: DeviceBuffers) -> Interval:

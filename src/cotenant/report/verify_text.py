@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+_WIDE = 100  # columns
 _STYLE = {Held.YES: "green", Held.NO: "bold red", Held.UNKNOWN: "dim"}
 TERM_NAMES = {"weights": "weights", "kv_cache": "KV cache", "activations": "activations", "runtime": "runtime",
               "total": "total"}  # fmt: skip
@@ -23,10 +24,10 @@ def print_verification(found: Verification, console: Console) -> None:
     for one in found.replicas:
         console.print()
         console.print(f"{one.id}: {one.engine} {one.version} on {one.gpu}", style="bold")
-        console.print(_terms(one))
+        console.print(_terms(one, narrow=console.width < _WIDE))
         if one.points:
             console.print()
-            console.print(_points(one))
+            console.print(_points(one, narrow=console.width < _WIDE))
     console.print()
     for finding in found.findings:
         if finding.check not in TERM_NAMES:
@@ -60,8 +61,10 @@ def _finding(finding: Finding, console: Console) -> None:
     print_paragraph(console, finding.text, style="dim", indent=10)
 
 
-def _terms(one: ReplicaVerified) -> Table:
-    grid = table("", "predicted", "90 % interval", "measured", "off by", "", "by", left=("", "by"))
+def _terms(one: ReplicaVerified, *, narrow: bool) -> Table:
+    """Who measured each is left out where there is no room for it."""
+    columns = ("", "predicted", "90 % interval", "measured", "off by", "")
+    grid = table(*columns, *(() if narrow else ("by",)), left=("", "by"))
     for term in one.terms:
         expected, ratio = term.predicted, term.ratio
         grid.add_row(
@@ -71,7 +74,7 @@ def _terms(one: ReplicaVerified) -> Table:
             "-" if term.measured is None else format_bytes(term.measured),
             "-" if ratio is None else f"{ratio - 1:+.1%}",
             str(term.held),
-            term.source,
+            *(() if narrow else (term.source,)),
             style="" if term.held is not Held.NO else "red",
         )
     return grid
@@ -81,8 +84,9 @@ def _span(low: int, high: int) -> str:
     return "exact" if low == high else f"{format_bytes(low)} to {format_bytes(high)}"
 
 
-def _points(one: ReplicaVerified) -> Table:
-    grid = table("at once", "tokens in", "out", "answered", "TTFT p50", "TPOT p50", "holds", "KV", "preempted")
+def _points(one: ReplicaVerified, *, narrow: bool) -> Table:
+    columns = ("at once", "tokens in", "out", "answered", "TTFT p50", "TPOT p50", "holds")
+    grid = table(*columns, *(() if narrow else ("KV", "preempted")))
     for point in one.points:
         grid.add_row(
             f"{point.concurrency}", f"{point.input_tokens:,}", f"{point.output_tokens:,}",
@@ -90,7 +94,9 @@ def _points(one: ReplicaVerified) -> Table:
             "-" if point.ttft_s is None else format_seconds(point.ttft_s[0]),
             "-" if point.tpot_s is None else format_seconds(point.tpot_s[0]),
             "-" if point.peak is None else format_bytes(point.peak.total_bytes),
-            "-" if point.kv_used is None else format_percent(point.kv_used),
-            "-" if point.preemptions is None else str(point.preemptions),
+            *(() if narrow else (
+                "-" if point.kv_used is None else format_percent(point.kv_used),
+                "-" if point.preemptions is None else str(point.preemptions),
+            )),
         )  # fmt: skip
     return grid

@@ -55,7 +55,7 @@ def estimated_terms(found: Estimate, *, on_host: bool) -> Mapping[str, Interval]
         return {
             "weights": Interval.exact(host.weights),
             "kv_cache": Interval.exact(host.kv_cache),
-            "activations": Interval.exact(host.compute),
+            "activations": host.computed or Interval.exact(host.compute),
             "runtime": host.runtime or Interval.exact(0),
         }
     first = found.per_gpu[0].terms

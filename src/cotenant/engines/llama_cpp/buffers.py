@@ -64,6 +64,7 @@ def allocation(
         kv_cache=caches.get(HOST, 0),
         compute=host_compute(model, options, build, placement) + output_bytes(model, options),
         runtime=process_bytes(model.vocab_size, model.family),
+        computed=host_interval(model, options, build, placement).shifted(output_bytes(model, options)),
     )
     slots = options.n_parallel or 1
     each = token_bytes(model, options, build)
