@@ -11,7 +11,7 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.step_time import Scaled, Times
 from cotenant.domain.workload import Adapter, Lengths, Slo, Trace, Traffic
 from cotenant.errors import InputError
-from cotenant.estimation.compound import Atoms, fixed_total, poisson_quantile, poisson_total
+from cotenant.estimation.compound import Atoms, Search, fixed_total, poisson_quantile, poisson_total
 from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, held_tokens
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
@@ -56,23 +56,25 @@ def demand(
     replicas: int = 1,
     slo: Slo | None = None,
     adapters: Iterable[Adapter] = (),
+    search: Search | None = None,
 ) -> Demand | Overload:
     """What one of `replicas` equal replicas needs for its share of `traffic`.
 
     `sequence_bytes(tokens)` is the cache of one sequence as the engine reserves it (blocks, windows, states);
     it must not fall with length. `model_limit` (tokens) defaults to the model's own. A rate is the day's mean
     and is sized at its busiest hour. Returns Overload where the rate is past what one replica can ever serve.
-    Raises InputError on traffic without lengths, or numbers out of range.
+    `search` finds quantiles in `compound.poisson_total`. Raises InputError on traffic without lengths, or numbers
+    out of range.
     """
     _check(traffic, overflow, replicas, slo)
     limit = sequence_limit(_parts(traffic), model_limit or model.max_model_len)
     flight = _flight(model, traffic, limit.tokens)
     load = (
-        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow)
+        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow, search)
         if traffic.trace is not None
         else _closed(ceil(traffic.concurrent / replicas), flight, times, sequence_bytes, overflow)
         if traffic.concurrent is not None
-        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow)
+        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow, search)
     )
     if isinstance(load, Overload):
         return load
@@ -164,7 +166,12 @@ def _closed(number: int, flight: _Flight, times: Times, sequence_bytes: Sequence
 
 
 def _open(
-    rate: float, flight: _Flight, times: Times, sequence_bytes: SequenceBytes, overflow: float
+    rate: float,
+    flight: _Flight,
+    times: Times,
+    sequence_bytes: SequenceBytes,
+    overflow: float,
+    search: Search | None,
 ) -> _Load | Overload:
     """`rate` requests/s: the number in service is Poisson."""
     outputs = flight.outputs or ConstantLength(0.0)
@@ -174,18 +181,24 @@ def _open(
         reason = f"{rate:.3g} requests/s overload one replica: it saturates at {most:.3g} requests/s"
         return Overload(requests_per_second=rate, saturation=most, reason=reason)
     atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
-    needed = poisson_total(service.in_service, atoms, overflow)
+    needed = poisson_total(service.in_service, atoms, overflow, search)
     at_most = max(1, poisson_quantile(service.in_service, P999))
     tokens = _tokens(needed, atoms, flight, service)
     return _Load(service, at_most, needed, tokens, fixed=False, doubts=_doubts(rate, flight, outputs, times))
 
 
 def _traced(
-    trace: Trace, replicas: int, flight: _Flight, times: Times, sequence_bytes: SequenceBytes, overflow: float
+    trace: Trace,
+    replicas: int,
+    flight: _Flight,
+    times: Times,
+    sequence_bytes: SequenceBytes,
+    overflow: float,
+    search: Search | None,
 ) -> _Load | Overload:
     """The trace's busiest hour as an open load, with a word where its arrivals bunch."""
     rate = traced(trace).rate / replicas
-    load = _open(rate, flight, times, sequence_bytes, overflow)
+    load = _open(rate, flight, times, sequence_bytes, overflow, search)
     if isinstance(load, Overload):
         return load
     return replace(load, doubts=(*load.doubts, *burst_warning(trace, load.service.in_service / rate)))

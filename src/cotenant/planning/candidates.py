@@ -22,6 +22,7 @@ from cotenant.domain.step_time import Scaled, Times
 from cotenant.engines import find_engine
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
+from cotenant.estimation.compound_arrays import compiled
 from cotenant.estimation.demand import demand
 from cotenant.estimation.inverse import settings_for_pool
 from cotenant.estimation.memo import IdentityCache
@@ -41,6 +42,7 @@ MOST_REPLICAS = 64
 TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
 RAW_FIGURES = "raw figures"
 SIXTEEN_BITS = ("bf16", "fp16")
+_COMPILE_FROM = 100  # models x offers: below, loading the compiler takes longer than it saves
 _BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from")
 
 
@@ -325,6 +327,7 @@ def _demand(case: _Case, settings: EngineSettings, times: Roofline, replicas: in
     asked = demand(
         request.model, request.traffic, times=_paced(times, case.pace), sequence_bytes=sequence_bytes,
         slo=request.slo, overflow=case.fleet.kv_overflow, replicas=replicas, adapters=request.adapters,
+        search=compiled() if len(case.fleet.models) * len(case.fleet.gpus) >= _COMPILE_FROM else None,
     )  # fmt: skip
     if not isinstance(asked, Demand):
         return case.refusal(settings.tensor_parallel_size, asked.reason)
