@@ -63,3 +63,26 @@ def test_what_cannot_be_read_is_refused_with_its_line(text: str, words: str) -> 
 def test_only_our_own_errors_leave_the_reader(text: str) -> None:
     with suppress(FormatError):
         read(text)
+
+
+def test_what_is_odd_is_said() -> None:
+    rows = ["Timestamp,Request tokens,Response tokens", "5,10,1", "3,0,2", "4,7,0"]
+    found = read_trace(rows, name="t.csv")
+    assert found.arrivals_s == (0, 1, 2)
+    assert found.input_tokens == (1, 7, 10)
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "1 requests are listed after later ones",
+        "1 prompts have no tokens",
+        "1 requests have no answer",
+    ]
+
+
+def test_times_before_zero_are_refused() -> None:
+    with pytest.raises(FormatError, match="cannot be read: the time -5 s lies before zero"):
+        read_trace(["Timestamp,Request tokens,Response tokens", "-5,10,1"], name="t.csv")
+
+
+def test_block_names_are_kept() -> None:
+    row = '{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [7, 9]}'
+    found = read_trace([row], name="m.jsonl")
+    assert (found.blocks, found.block_tokens) == (((7, 9),), 512)

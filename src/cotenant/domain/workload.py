@@ -50,7 +50,9 @@ class Trace:
     """Requests as they came: arrival times in seconds from the first, tokens in and out. Compared by identity.
 
     `seen_tokens`, where the trace says what prompts begin alike, is how much of each prompt an earlier request had
-    too; `timed` is false where the file says lengths alone (all arrivals are then 0).
+    too, and `blocks` what its blocks of `block_tokens` are called (a name stands for all before it as well);
+    `timed` is false where the file says lengths alone (all arrivals are then 0). `notes` say what in the file is
+    not as a trace should be, and what was made of it.
     """
 
     name: str
@@ -59,6 +61,9 @@ class Trace:
     output_tokens: tuple[int, ...]
     seen_tokens: tuple[int, ...] = ()
     timed: bool = True
+    blocks: tuple[tuple[int, ...], ...] = ()
+    block_tokens: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def longest(self) -> int:

@@ -14,7 +14,7 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from math import isfinite
 from typing import NamedTuple
 
@@ -60,10 +60,12 @@ def read_trace(lines: Iterable[str], *, name: str) -> Trace:
     if first is None:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
     rows = _json_rows if first.lstrip().startswith("{") else _csv_rows
-    found = sorted(rows(chain([first], bounded), name), key=lambda row: row.moment or 0.0)
-    if not found:
+    listed = list(rows(chain([first], bounded), name))
+    if not listed:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
+    found = sorted(listed, key=lambda row: row.moment or 0.0)
     timed = found[0].moment is not None
+    hashed = any(row.blocks for row in found)
     start = found[0].moment or 0.0
     return Trace(
         name=name,
@@ -72,6 +74,9 @@ def read_trace(lines: Iterable[str], *, name: str) -> Trace:
         output_tokens=tuple(row.written for row in found),
         seen_tokens=_seen(found),
         timed=timed,
+        blocks=tuple(row.blocks for row in found) if hashed else (),
+        block_tokens=_HASHED_TOKENS if hashed else 0,
+        notes=tuple(_notes(listed)),
     )
 
 
@@ -82,6 +87,20 @@ class Row(NamedTuple):
     given: int
     written: int
     blocks: tuple[int, ...] = ()
+    empty: bool = False  # a prompt of no tokens, counted as one
+
+
+def _notes(rows: Sequence[Row]) -> Iterator[str]:
+    """What is odd, and what was made of it."""
+    back = sum((after.moment or 0.0) < (before.moment or 0.0) for before, after in pairwise(rows))
+    if back:
+        yield f"{back:,} requests are listed after later ones: put in order of their times"
+    empty = sum(row.empty for row in rows)
+    if empty:
+        yield f"{empty:,} prompts have no tokens: counted as one"
+    silent = sum(row.written == 0 for row in rows)
+    if silent:
+        yield f"{silent:,} requests have no answer: their prompts are read all the same"
 
 
 def _seen(rows: Sequence[Row]) -> tuple[int, ...]:
@@ -170,7 +189,10 @@ def _row(moment: float | None, given: object, written: object, blocks: tuple[int
         raise ValueError(f"{given!r} and {written!r} tokens")
     if moment is not None and not isfinite(moment):
         raise ValueError("the time is not finite")
-    return Row(moment, max(1, round(tokens[0])), round(tokens[1]), blocks)
+    if moment is not None and moment < 0:
+        raise ValueError(f"the time {moment:g} s lies before zero")
+    read = round(tokens[0])
+    return Row(moment, max(1, read), round(tokens[1]), blocks, empty=read == 0)
 
 
 def _seconds(text: object) -> float:

@@ -25,6 +25,7 @@ def print_replay(replay: Replay, console: Console) -> None:
     console.print()
     console.print(_replicas(replay, wide=console.width >= _WIDE))
     print_starved(replay.timeline, console)
+    _print_hits(replay, console)
     print_warnings(console, replay.warnings)
 
 
@@ -78,6 +79,16 @@ def print_starved(timeline: Timeline | None, console: Console) -> None:
         console.print()
     for line in lines:
         console.print(line, soft_wrap=True)
+
+
+def _print_hits(replay: Replay, console: Console) -> None:
+    """Of models whose prompts begin alike: how much of them the prefix cache held."""
+    cached = [model for model in replay.models if model.cache_hits is not None]
+    if cached:
+        console.print()
+    for model in cached:
+        share = format_percent(model.cache_hits or 0.0, digits=1)
+        console.print(f"{model.model}: {share} of its prompts' tokens were in the prefix cache", soft_wrap=True)
 
 
 def _who(by: str, model: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.trace_summary import TokenSpread, TraceSummary
 from cotenant.report.document import Document, header
-from cotenant.report.tables import table
+from cotenant.report.tables import print_warnings, table
 from cotenant.units import format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def print_trace(summary: TraceSummary, console: Console) -> None:
         )
     console.print()
     console.print(traffic_yaml(summary), soft_wrap=True)
+    print_warnings(console, summary.notes)
 
 
 def _print_times(summary: TraceSummary, console: Console) -> None:

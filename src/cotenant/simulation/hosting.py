@@ -19,6 +19,7 @@ from cotenant.simulation.load import Limits
 
 _BLOCK = 16  # tokens, where the engine leaves it to its kernels
 _BATCHED = 2048  # tokens of a step, where an engine has no such limit
+_CACHING = ("vllm", "sglang")  # vLLM's V1 engine (vllm/config/cache.py), SGLang's radix cache: on by default
 _MOST = 64  # sequences; the lines are drawn up to there, or up to max_num_seqs
 
 
@@ -37,6 +38,7 @@ class Hosting:
     runtime_bytes: int
     kv_cache_bytes: int
     swap_s: Mapping[str, tuple[float, float]]
+    prefix_caching: bool = False  # whether its engine keeps what prompts begin with, unless told not to
 
 
 def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> Hosting:
@@ -70,5 +72,6 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         claimed_bytes=rank.claimed_bytes,
         runtime_bytes=rank.runtime.bytes.value,
         kv_cache_bytes=rank.kv_cache.bytes.value,
+        prefix_caching=request.model.has_cache and engine.name in _CACHING,
         swap_s=swap_seconds(rank.weights.bytes.value, estimate.gpu, rank.kv_cache.bytes.value),
     )  # fmt: skip

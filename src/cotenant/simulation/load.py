@@ -36,8 +36,18 @@ class Event(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Prefixes:
+    """What prompts begin alike: for each request the names of its blocks of `tokens` tokens, in order. A name
+    stands for all that comes before it too, so the same name means the same prompt up to there."""
+
+    names: tuple[tuple[int, ...], ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Requests:
     """Requests in order of arrival. Times in ns; `cancel_ns` is when the user gives up (NEVER: does not).
+    With `prefixes` engines keep what they computed and share it (`simulation.caching`).
 
     Raises InputError for lengths that differ, negative or unsorted times, and tokens below one.
     """
@@ -47,11 +57,14 @@ class Requests:
     output_tokens: Ints
     priority: Ints
     cancel_ns: Ints
+    prefixes: Prefixes | None = None
 
     def __post_init__(self) -> None:
         columns = (self.arrival_ns, self.input_tokens, self.output_tokens, self.priority, self.cancel_ns)
         if len({len(column) for column in columns}) > 1:
             raise InputError("requests need one arrival, input and output each")
+        if self.prefixes is not None and (len(self.prefixes.names) != len(self) or self.prefixes.tokens < 1):
+            raise InputError("requests need the names of their blocks each, of a token at least")
         if len(self) and (self.arrival_ns[0] < 0 or np.any(np.diff(self.arrival_ns) < 0)):
             raise InputError("arrival times must not be negative and must not go back", hint="sort the requests")
         for name, tokens in (("input", self.input_tokens), ("output", self.output_tokens)):
@@ -77,9 +90,13 @@ class Requests:
 
     def take(self, which: Any) -> Requests:
         """Some of them, in their order."""
+        shared = self.prefixes
+        if shared is not None:
+            places = np.arange(len(self))[which].tolist()
+            shared = Prefixes(tuple(shared.names[place] for place in places), shared.tokens)
         return Requests(
             self.arrival_ns[which], self.input_tokens[which], self.output_tokens[which], self.priority[which],
-            self.cancel_ns[which],
+            self.cancel_ns[which], shared,
         )  # fmt: skip
 
 
@@ -113,6 +130,7 @@ class Limits:
 class Outcome:
     """What became of each request, in the order of `Requests`. Times in ns, valid as far as `status` says;
     `first_token_ns` is valid where `has_first` is true. `log` has rows (step, ns, event, request), sorted.
+    Of `asked_tokens` that admitted requests had to read, `hit_tokens` were in the prefix cache.
     """
 
     status: Ints
@@ -125,6 +143,8 @@ class Outcome:
     end_ns: int
     kv_high_water_blocks: int
     log: Ints
+    asked_tokens: int = 0
+    hit_tokens: int = 0
 
 
 def sorted_log(rows: Any) -> Ints:

@@ -50,6 +50,7 @@ def model_replay(
         at_percentile=at,
         preemptions=outcome.preemptions,
         curves=Curves(curve(ttft), curve(tpot), curve(e2e)),
+        cache_hits=outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cotenant.simulation.caching import CachingReplica
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Outcome, Requests
@@ -10,6 +11,7 @@ from cotenant.simulation.replica import Replica
 
 def simulate(requests: Requests, limits: Limits, costs: StepCosts) -> Outcome:
     """What becomes of `requests` on one replica that has its cards to itself."""
-    host = Host(Replica(requests, limits, costs), (0,))
+    kind = Replica if requests.prefixes is None else CachingReplica
+    host = Host(kind(requests, limits, costs), (0,))
     run([host], [Stream(requests, (0,))])
     return host.replica.outcome(host.busy_fs, host.last_fs)

@@ -15,6 +15,7 @@ from cotenant.policy.admission import can_serve, chunk_tokens, may_join
 from cotenant.policy.ledger import blocks_of, opens_block
 from cotenant.policy.order import ranks
 from cotenant.policy.preemption import must_preempt, victim
+from cotenant.policy.prefixes import chunk_needs
 from cotenant.simulation.costs import FS_PER_NS, StepCosts
 from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status, sorted_log
 from cotenant.simulation.pool import Borrower, Pool
@@ -40,6 +41,8 @@ class Replica:
 
     `taken` counts the requests that came, `closed` those that left for good, in whatever way.
     """
+
+    caches = False  # whether it keeps what prompts begin with
 
     def __init__(
         self,
@@ -70,6 +73,7 @@ class Replica:
         self._status = [int(Status.UNFINISHED)] * count
         self._first, self._finish, self._has_first = [0] * count, [0] * count, [False] * count
         self._log: list[tuple[int, int, int, int]] = []
+        self.asked_tokens = self.hit_tokens = 0
         self._preempted = self.preemptions = self.steps = self.closed = self.taken = 0
 
     @property
@@ -83,6 +87,29 @@ class Replica:
         self._held += blocks
         if self._share is not None:
             self._share.held_blocks = self._held
+
+    def _hits(self, request: int, known: int) -> tuple[int, int]:
+        """Blocks of a prompt that are cached, and how many of these nobody holds; here there is no cache."""
+        return 0, 0
+
+    def _join(self, one: Sequence, hits: int, blocks: int) -> None:
+        """A sequence starts with so many blocks, `hits` of them from the cache."""
+        self._give(one, blocks)
+
+    def _give(self, one: Sequence, blocks: int) -> None:
+        """A sequence takes so many free blocks more."""
+        one.blocks += blocks
+        self._take(blocks)
+
+    def _release(self, one: Sequence) -> None:
+        """A sequence gives up its blocks."""
+        self._take(-one.blocks)
+
+    def _seal(self, one: Sequence) -> None:
+        """A sequence's blocks that this step fills may be shared; here nobody would."""
+
+    def forget(self) -> None:
+        """What is cached is lost, with the memory that held it."""
 
     @property
     def has_work(self) -> bool:
@@ -122,6 +149,8 @@ class Replica:
         self._preempted = 0
         self._grow(now_fs)
         self._continue_prompt(now_fs)
+        for one in self.running:
+            self._seal(one)
         self._admit(now_fs)
         self._most_held = max(self._most_held, self._held)
         decoding = [one for one in self.running if one.decoding]
@@ -159,8 +188,7 @@ class Replica:
                 break
             self._preempt(now_fs)
         for one in growing:
-            one.blocks += 1
-        self._take(len(growing))
+            self._give(one, 1)
         for one in self.running:
             one.chunk = 1 if one.decoding else 0
 
@@ -172,8 +200,7 @@ class Replica:
             while one in self.running and must_preempt(wanted, self.free_blocks):
                 self._preempt(now_fs)
             if one in self.running:
-                one.blocks += wanted
-                self._take(wanted)
+                self._give(one, wanted)
 
     def _admit(self, now_fs: int) -> None:
         """The first of the queue joins, and again, as long as it may."""
@@ -181,16 +208,22 @@ class Replica:
             rank, request = self.waiting[0]
             known = self._inputs[request] + self._generated[request]
             budget = self._budget()
-            chunk = chunk_tokens(known, budget)
-            blocks = blocks_of(chunk, self.limits.block_size)
+            hits, idle = self._hits(request, known)
+            computed = hits * self.limits.block_size
+            chunk = chunk_tokens(known - computed, budget)
+            blocks = blocks_of(computed + chunk, self.limits.block_size)
             if not may_join(
-                len(self.running), self.limits.max_num_seqs, budget, blocks, self.free_blocks, self._preempted
-            ):
+                len(self.running), self.limits.max_num_seqs, budget, chunk_needs(blocks, hits, idle),
+                self.free_blocks, self._preempted,
+            ):  # fmt: skip
                 return
             heapq.heappop(self.waiting)
             target = self._inputs[request] + self._outputs[request]
-            self.running.append(Sequence(request, rank, known, target, blocks=blocks, chunk=chunk))
-            self._take(blocks)
+            one = Sequence(request, rank, known, target, computed=computed, chunk=chunk)
+            self.running.append(one)
+            self._join(one, hits, blocks)
+            self.asked_tokens += known
+            self.hit_tokens += computed
             self._note(now_fs, Event.ADMIT, request)
 
     def _budget(self) -> int:
@@ -199,7 +232,7 @@ class Replica:
     def _preempt(self, now_fs: int) -> None:
         """The lowest in rank gives up its blocks and waits again; what it wrote, it will read as prompt."""
         one = self.running.pop(victim([one.rank for one in self.running], len(self.running)))
-        self._take(-one.blocks)
+        self._release(one)
         self._generated[one.request] = one.known - self._inputs[one.request]
         self._preempted += 1
         self.preemptions += 1
@@ -223,7 +256,7 @@ class Replica:
             heapq.heapify(self.waiting)
 
     def _leave(self, one: Sequence, status: Status, now_fs: int) -> None:
-        self._take(-one.blocks)
+        self._release(one)
         self._close(one.request, status, now_fs)
 
     def _close(self, request: int, status: Status, now_fs: int) -> None:
@@ -247,4 +280,6 @@ class Replica:
             end_ns=end_fs // FS_PER_NS,
             kv_high_water_blocks=self._most_held,
             log=sorted_log(self._log),
+            asked_tokens=self.asked_tokens if self.caches else 0,
+            hit_tokens=self.hit_tokens,
         )

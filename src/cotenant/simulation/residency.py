@@ -96,6 +96,7 @@ class Residency:
             one.state, one.until_fs = State.FALLING_ASLEEP, now + one.sleep_fs
         if one.state is State.FALLING_ASLEEP and one.until_fs <= now:
             one.state, one.replica.admitting = State.ASLEEP, True
+            one.replica.forget()
             one.spells_fs[-1].append(now)
 
     def _wanting(self, now: int) -> list[Resident]:

@@ -224,7 +224,7 @@ def _serve(
     outcomes: dict[int, Outcome] = {}
     placed = [model for model in models if model.hosts]
     count = sum(len(model.work.requests) for model in placed)
-    jumps = policy == "static" and residency is None and not any(model.work.users for model in placed)
+    jumps = policy == "static" and residency is None and not any(_needs_plain(model, hosts) for model in placed)
     if jumps and len(hosts) > 1 and crowded.can_serve(count, _COMPILE_FROM):
         progress(f"simulating {count:,} requests on {len(hosts)} replicas")
         until = round((_GRACE * span + _GRACE_S) * _NS_PER_S)
@@ -232,7 +232,7 @@ def _serve(
         found = crowded.serve(works, [model.hosts for model in placed], hosts, hostings, until)
         return [found[place] for place in range(len(hostings))]
     for model in models if policy == "static" else ():
-        if not model.work.users and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
+        if not _needs_plain(model, hosts) and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
             (place,) = model.hosts
             progress(f"simulating {hostings[place].id}")
             outcomes[place] = _fast(model, hosts[place], hostings[place])
@@ -258,13 +258,18 @@ def _serve(
     return [outcomes[place] for place in range(len(hostings))]
 
 
+def _needs_plain(model: _Model, hosts: Sequence[Host]) -> bool:
+    """Whether its requests are beyond the fast cores: they come in a closed loop, or find prefixes in a cache."""
+    return bool(model.work.users) or any(hosts[place].replica.caches for place in model.hosts)
+
+
 def _alone(place: int, hostings: Sequence[Hosting]) -> bool:
     mine = set(hostings[place].cards)
     return not any(mine & set(other.cards) for number, other in enumerate(hostings) if number != place)
 
 
 def _fast(model: _Model, host: Host, one: Hosting) -> Outcome:
-    requests = model.work.requests
+    requests = replace(model.work.requests, prefixes=None)
     outcome = fast.simulate(requests, one.limits, one.costs, with_numba=len(requests) >= _COMPILE_FROM)
     host.busy_fs = host.alone_fs = outcome.busy_ns * 10**6
     host.last_fs, host.replica.taken = outcome.end_ns * 10**6, len(requests)
@@ -304,6 +309,8 @@ def _merged(outcomes: Sequence[Outcome], count: int) -> Outcome:
         end_ns=max((one.end_ns for one in outcomes), default=0),
         kv_high_water_blocks=max((one.kv_high_water_blocks for one in outcomes), default=0),
         log=np.zeros((0, 4), np.int64),
+        asked_tokens=sum(one.asked_tokens for one in outcomes),
+        hit_tokens=sum(one.hit_tokens for one in outcomes),
     )
 
 
@@ -338,6 +345,10 @@ def _warnings(models: Sequence[_Model], found: Sequence[ModelReplay], end: float
                 else "found no replica"
             )
             warnings.append(f"{one.model}: {one.unfinished:,} of {one.requests:,} requests {why}")
+        if model.work.requests.prefixes is not None and one.cache_hits is None:
+            warnings.append(
+                f"{one.model}: its trace's common prefixes are not kept here: every prompt is read whole"
+            )
     if end > 1.5 * span and end > span + 60:
         warnings.append(
             f"requests came for {span:,.0f} s and took until {end:,.0f} s to be served: more load than capacity"

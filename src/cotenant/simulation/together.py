@@ -13,6 +13,7 @@ from dataclasses import astuple, replace
 
 from cotenant.policy.ledger import blocks_of
 from cotenant.policy.sharing import ALONE, SLICES, SPATIAL
+from cotenant.simulation.caching import CachingReplica
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host
@@ -33,7 +34,7 @@ def hosts(policy: str, works: Sequence[Requests], hostings: Sequence[Hosting]) -
     """One host for each hosting, with the requests of its model."""
     if policy not in ("elastic", "spatial"):
         return [
-            Host(Replica(work, one.limits, one.costs), one.cards)
+            Host(_kind(work, one)(work, one.limits, one.costs), one.cards)
             for work, one in zip(works, hostings, strict=True)
         ]  # fmt: skip
     pool = Pool(_capacity(hostings), [_borrower(one) for one in hostings])
@@ -43,6 +44,10 @@ def hosts(policy: str, works: Sequence[Requests], hostings: Sequence[Hosting]) -
         limits = replace(one.limits, num_blocks=max(one.limits.num_blocks, most))
         found.append(Host(Replica(work, limits, _whole(one.costs), pool=pool, share=share), one.cards))
     return found
+
+
+def _kind(work: Requests, one: Hosting) -> type[Replica]:
+    return CachingReplica if work.prefixes is not None and one.prefix_caching else Replica
 
 
 def _capacity(hostings: Sequence[Hosting]) -> dict[object, int]:

@@ -46,6 +46,7 @@ def summary(trace: Trace, *, token_s: float) -> TraceSummary:
         by_hour=_by_hour(arrivals) if whole >= _DAY_S else (),
         seen_share=sum(trace.seen_tokens) / sum(trace.input_tokens) if trace.seen_tokens else None,
         timed=trace.timed,
+        notes=trace.notes,
     )
 
 

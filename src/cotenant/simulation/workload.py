@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from cotenant.domain.workload import Arrivals, Lengths, Trace, Traffic
 from cotenant.estimation.lengths import length_model
 from cotenant.simulation.arrivals import NS_PER_S, by_hour, gamma, on_off, poisson
 from cotenant.simulation.draws import Draws
-from cotenant.simulation.load import Requests
+from cotenant.simulation.load import Prefixes, Requests
 
 _CELLS = 2048  # lengths are drawn from that many equally likely quantiles
 _PROMPT_SHARE = 0.75
@@ -35,7 +35,8 @@ def workload(
     request is answered as soon as it is read (embeddings).
     """
     if traffic.trace is not None:
-        return Workload(traced(traffic.trace, priority=priority, duration_s=duration_s), 0)
+        requests = traced(traffic.trace, priority=priority, duration_s=duration_s)
+        return Workload(requests, 0, traffic.trace.notes)
     if traffic.concurrent is not None:
         return _closed(traffic, seed, model, duration_s, step_s, priority)
     times, sizes = Draws(seed, model, 0), Draws(seed, model, 1)
@@ -63,7 +64,8 @@ def traced(trace: Trace, *, priority: int = 0, duration_s: float | None = None) 
     arrivals = np.round(np.array(trace.arrivals_s) * NS_PER_S).astype(np.int64)
     kept = len(arrivals) if duration_s is None else int(np.searchsorted(arrivals, round(duration_s * NS_PER_S)))
     outputs = np.maximum(1, np.array(trace.output_tokens, np.int64))
-    return Requests.of(arrivals[:kept], trace.input_tokens[:kept], outputs[:kept], priority)
+    found = Requests.of(arrivals[:kept], trace.input_tokens[:kept], outputs[:kept], priority)
+    return replace(found, prefixes=Prefixes(trace.blocks[:kept], trace.block_tokens)) if trace.blocks else found
 
 
 def _closed(traffic: Traffic, seed: int, model: int, duration_s: float, step_s: float, priority: int) -> Workload:
