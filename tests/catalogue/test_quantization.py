@@ -194,3 +194,16 @@ def test_the_file_has_every_key_written_out() -> None:
         ("quality", catalogue.QUALITY_KEYS), ("speed", catalogue.SPEED_KEYS),
     ):  # fmt: skip
         assert all(set(row) == set(keys) for row in rows[part]), part
+
+
+def test_gguf_files_of_every_mix_have_a_format():
+    """Bits a matrix element: the mix's own rules, its one block type, or what llama.cpp's help prints."""
+    from cotenant.readers.ggml_types import FILE_TYPES
+
+    for name in FILE_TYPES.values():
+        assert find_format(f"gguf-{name.lower()}").title.startswith("GGUF ")
+    bits = {
+        name: find_format(f"gguf-{name}").storage[Role.MLP].bits for name in ("q4_1", "q4_k_s", "iq2_m", "f32")
+    }
+    assert (bits["q4_1"], bits["iq2_m"], bits["f32"]) == (5.0, 2.7, 32)
+    assert 4.5 < bits["q4_k_s"] < find_format("gguf-q4_k_m").storage[Role.MLP].bits

@@ -110,18 +110,33 @@ _KERNELS_OF = {"ollama": "llama.cpp"}  # an engine that runs another's kernels
 _ANY_GGUF = "gguf-q8_0"  # whose kernels serve every block type of the GGUF family
 
 
+# What llama.cpp's own help prints for mixes whose rules stand in no table here (tools/quantize/quantize.cpp).
+_GGUF_BITS: Mapping[str, float] = {
+    "IQ2_M": 2.7, "IQ3_XS": 3.3, "Q4_0_4_4": 4.5, "Q4_0_4_8": 4.5, "Q4_0_8_8": 4.5,
+}  # fmt: skip
+_MATRICES = (Role.EMBEDDING, Role.HEAD, Role.ATTENTION, Role.MLP, Role.EXPERT, Role.STATE)
+
+
 @lru_cache(maxsize=64)
 def _gguf_type(name: str) -> QuantizationFormat | None:
-    """A GGUF file of one block type that no mix is named after: ``gguf-q4_1``. Its matrices are of that type on
-    the whole; a file at hand says its exact bytes itself."""
-    wanted = name.lower().removeprefix("gguf-").upper()
-    for item in _raw()["gguf_types"]:
-        if name.lower().startswith("gguf-") and wanted in (item["name"].upper(), item["name"].upper() + "_M"):
-            bits = Storage(8 * item["bytes"] / item["block"])
-            roles = (Role.EMBEDDING, Role.HEAD, Role.ATTENTION, Role.MLP, Role.EXPERT, Role.STATE)
-            stored = dict.fromkeys(roles, bits) | {Role.ROUTER: Storage(32)}
-            return QuantizationFormat(f"gguf-{wanted.lower()}", f"GGUF {wanted}", stored, "bf16")
-    return None
+    """A GGUF file of a mix or of one block type that no format is named after: ``gguf-q4_k_s``, ``gguf-q4_1``. A
+    file at hand says its exact bytes itself."""
+    if not name.lower().startswith("gguf-"):
+        return None
+    wanted = name[len("gguf-") :].upper()
+    storage: Mapping[Role, Storage] | None = None
+    if any(mix["name"] == wanted for mix in _raw()["gguf_mixes"]):
+        storage = _gguf(wanted)
+    else:
+        types = {item["name"].upper(): 8 * item["bytes"] / item["block"] for item in _raw()["gguf_types"]}
+        bits = _GGUF_BITS.get(wanted) or types.get(wanted) or types.get(wanted.removesuffix("_M"))
+        if bits is not None:
+            storage = dict.fromkeys(_MATRICES, Storage(bits)) | {Role.ROUTER: Storage(32)}
+    return (
+        None
+        if storage is None
+        else QuantizationFormat(f"gguf-{wanted.lower()}", f"GGUF {wanted}", storage, "bf16")
+    )
 
 
 def _letters(name: str) -> str:

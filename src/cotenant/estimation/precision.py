@@ -87,9 +87,22 @@ def decide(
 
 
 def _decided(case: _Case) -> tuple[PrecisionChoice, ...]:
-    rows = [_choice(format_, case) for format_ in all_formats()]
+    rows = [_choice(format_, case) for format_ in _formats(case)]
     rows.sort(key=lambda row: _key(row, case))
     return tuple(replace(row, rank=number) for number, row in enumerate(rows, start=1))
+
+
+def _formats(case: _Case) -> tuple[QuantizationFormat, ...]:
+    """The catalogue's, and those beside them that the model is stored in, was asked in or has a checkpoint of: a
+    GGUF file may be of any block type or mix."""
+    listed = all_formats()
+    own = case.model.quantization if case.model is not None else ""
+    others = (own, *case.wishes, *(name for name in case.checkpoints if name != "gguf"))
+    known = {format_.name for format_ in listed}
+    beside = [
+        find_format(name) for name in dict.fromkeys(others) if name.startswith("gguf-") and name not in known
+    ]
+    return (*listed, *beside)
 
 
 def candidates(choices: Sequence[PrecisionChoice]) -> tuple[PrecisionChoice, ...]:

@@ -102,14 +102,16 @@ def _company(solved: Solved, number: int) -> str:
 
 
 def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, str]:
-    """The refusal that came nearest: the smallest shortfall of bytes, else the first of any other kind."""
+    """The refusal that came nearest: the smallest shortfall of bytes, else what speaks against the format that the
+    model is stored in, else the first of any other kind."""
     sized = [one for one in refusals if one.shortfall_bytes > 0]
     if sized:
         best = min(sized, key=lambda one: one.shortfall_bytes)
         size = f" x {best.tensor_parallel_size}" if best.tensor_parallel_size > 1 else ""
         return best.shortfall_bytes, f"{best.format}{size} {best.reason}"
     tried = [one for one in refusals if one.tensor_parallel_size]
-    best = (tried or list(refusals))[0]
+    others = tried or list(refusals)
+    best = next((one for one in others if one.format == fleet.models[one.request].model.quantization), others[0])
     return 0, f"{best.format} on {fleet.gpus[best.offer].gpu.name}: {best.reason}"
 
 

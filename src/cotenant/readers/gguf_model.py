@@ -90,16 +90,15 @@ def _check_known(architecture: str) -> None:
 
 
 def _stored_as(header: GgufHeader) -> tuple[str, str]:
-    """(dtype, quantisation format). A quantised file computes and caches in fp16 (llama.cpp's default)."""
+    """(dtype, format). A quantised file computes and caches in fp16 (llama.cpp's default). One of 16 or 32 bits is
+    a GGUF file all the same: an engine that opens no such files cannot load it as the plain format."""
     matrices: Counter[str] = Counter()
     for tensor in header.tensors:
         if len(tensor.shape) > 1:
             matrices[tensor.dtype] += tensor.bytes
     main = matrices.most_common(1)[0][0] if matrices else "F32"
     declared = header.file_type or main
-    if declared in _PLAIN:
-        return _PLAIN[declared], ""
-    return "fp16", f"gguf-{declared.lower()}"
+    return _PLAIN.get(declared, "fp16"), f"gguf-{declared.lower()}"
 
 
 def _notes(keys: GgufKeys) -> tuple[str, ...]:
