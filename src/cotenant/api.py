@@ -459,6 +459,7 @@ def verify(
     max_concurrency: int | None = None,
     rounds: int = 1,
     seed: int = 0,
+    traffic: str | None = None,
     metrics: str = "auto",
     watch: str | None = None,
     every: str = "10s",
@@ -472,7 +473,8 @@ def verify(
     `plan` is a plan, its JSON, or a fleet, which is planned first. Engines run already at `urls` (by replica or
     model), with their `logs` and `pids` where these are at hand; the others are started here and stopped again.
     Load comes from the plan's own traffic (`fleet`, where the plan does not hold it), drawn from `seed`, up to the
-    plan's limits; a pool fuller than `max_kv` or more than `max_errors` failed requests end it. What was done is
+    plan's limits, then as it comes for `traffic` (``60s``); a pool fuller than `max_kv` or more than `max_errors`
+    failed requests end it. What was done is
     kept in `state`, so that a run that broke off goes on (unless `fresh`). With `calibration` what was measured is
     kept for later estimates. Raises InputError for a plan for other hardware, an engine that is missing;
     EngineError for one that does not come up.
@@ -484,7 +486,7 @@ def verify(
     asked = asked_from(
         urls=urls, logs=logs, pids=pids, quick=quick, max_kv=max_kv, max_errors=max_errors, max_tokens=max_tokens,
         max_concurrency=max_concurrency, rounds=rounds, seed=seed, metrics=metrics, watch=watch, every=every,
-        state=state, fresh=fresh, calibration=calibration,
+        state=state, fresh=fresh, calibration=calibration, traffic=traffic,
     )  # fmt: skip
     return verify_plan(*plan_and_requests(plan, fleet, tell), asked, progress=tell)
 

@@ -67,6 +67,10 @@ class World:
                 return tuple(replies), ((ask.replica, self.held(ask.replica)),), reason
         return tuple(replies), tuple((name, self.held(name)) for name in concurrency), ""
 
+    def uniform(self) -> float:
+        self.drawn = (getattr(self, "drawn", 0.1) * 997 + 0.123) % 1.0
+        return self.drawn
+
     def get(self, key: str) -> object:
         return self.kept.get(key)
 

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.domain.verification import Held, Point, Reading, Reply
+from cotenant.domain.workload import Lengths
 from cotenant.errors import FormatError
 from cotenant.verification.campaign import Rules, run, steps_of, stop_rule, together
 from cotenant.verification.judge import findings
 from cotenant.verification.record import point_from, point_record, reading_from, reading_record
 from cotenant.verification.terms import compare, measured
+from cotenant.verification.traffic import arrivals
 from tests.verification.conftest import MIB, World, subject_named
 
 
@@ -188,3 +190,17 @@ def test_what_is_no_record_is_refused(record: object) -> None:
 def test_together_is_every_peak() -> None:
     step = together((subject_named("a"), subject_named("b", concurrency=2)), Rules())
     assert step.shape == {"a": (4, 1008, 16), "b": (2, 1008, 16)}
+
+
+def test_its_own_traffic_comes_at_its_rate_and_in_its_lengths(world: World) -> None:
+    lengths = Lengths(p50=100, p95=400)
+    subject = subject_named(requests_per_second=2.0, input_lengths=lengths, output_lengths=Lengths(p50=20, p95=60))
+    asks = arrivals(subject, 1000.0, world.uniform)
+    assert len(asks) == pytest.approx(2000, rel=0.1)
+    assert [ask.at_s for ask in asks] == sorted(ask.at_s for ask in asks)
+    assert sorted(ask.input_tokens for ask in asks)[len(asks) // 2] == pytest.approx(100, rel=0.15)
+    assert max(ask.input_tokens + ask.output_tokens for ask in asks) <= 1024
+    results = all_of(world, subject, rules=Rules(quick=True, open_s=5.0))
+    (point,) = results.points["traffic"]
+    assert point.answered == len(world.sent[-1])
+    assert arrivals(subject_named(), 60.0, world.uniform) == ()

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 @click.option(
     "--rounds", type=click.IntRange(1, 1000), default=1, show_default=True, help="Requests a user a step."
 )
+@click.option(
+    "--traffic", metavar="TIME", help="At the end the plan's own traffic for so long, as it comes (open loop)."
+)
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all prompts.")
 @click.option(
     "--metrics",

@@ -6,6 +6,7 @@ step        more at once, at a typical length, up to the plan's limit; then long
 beyond      one token more than the plan's longest
 peak        the limit at once, each alone
 together    all replicas at their peaks at once
+traffic     the plan's own traffic, as it comes (open loop)
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from cotenant.domain.verification import Ask, Point, Reading, Reply
 from cotenant.verification.ports import Engine, Journal, Load, Stop
 from cotenant.verification.record import point_from, point_record, reading_from, reading_record
 from cotenant.verification.subject import Subject
+from cotenant.verification.traffic import arrivals
 
 MOST_ERRORS = 2
+_QUEUED = 4  # an open loop sends although the engine is full, so that its queue is seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Rules:
     rounds: int = 1
     most_tokens: int | None = None
     most_concurrency: int | None = None
+    open_s: float = 0.0  # so long the plan's own traffic at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Step:
     kind: str
     shape: Mapping[str, tuple[int, int, int]]
     beyond: bool = False
+    asks: tuple[Ask, ...] = ()  # where they do not all come at once
 
 
 @dataclass(slots=True)
@@ -120,6 +125,8 @@ def run(
         found.readings.setdefault(subject.id, {})["after"] = engine.reading()
         found.logs[subject.id] = engine.log()
         if not side_by_side:
+            if not found.stopped:
+                _open([subject], load, journal, rules, found, progress)
             engine.stop()
         if found.stopped:
             return found
@@ -127,7 +134,27 @@ def run(
         step = together(subjects, rules)
         progress(step.key)
         _do(step, subjects, load, journal, rules, found)
+    if side_by_side and not found.stopped:
+        _open(subjects, load, journal, rules, found, progress)
     return found
+
+
+def _open(
+    subjects: Sequence[Subject], load: Load, journal: Journal, rules: Rules, found: Results,
+    progress: Callable[[str], None],
+) -> None:  # fmt: skip
+    """The plan's own traffic of all of them together, where a time and rates are told."""
+    if rules.open_s <= 0:
+        return
+    drawn = [ask for one in subjects for ask in arrivals(one, rules.open_s, load.uniform)]
+    asks = tuple(sorted(drawn, key=lambda one: one.at_s))
+    names = {ask.replica for ask in asks}
+    if not asks:
+        return
+    shape = {one.id: (one.concurrency, one.input_tokens, one.output_tokens) for one in subjects if one.id in names}
+    step = Step(f"traffic/{','.join(sorted(shape))}/{rules.open_s:g}", "traffic", shape, asks=asks)
+    progress(step.key)
+    _do(step, subjects, load, journal, rules, found)
 
 
 def _begin(
@@ -165,13 +192,13 @@ def _do(
             point = point_from(record)
             found.points.setdefault(step.kind, []).append(point)
         return False
-    asks = [
+    asks = list(step.asks) or [
         Ask(name, tokens_in, tokens_out)
         for name, (count, tokens_in, tokens_out) in step.shape.items()
         for _ in range(count * rules.rounds)
     ]
     replies, readings, stopped = load.send(
-        asks, concurrency={name: shape[0] for name, shape in step.shape.items()},
+        asks, concurrency={name: shape[0] * (_QUEUED if step.asks else 1) for name, shape in step.shape.items()},
         stop=lambda *_: "" if step.beyond else stop_rule(rules)(*_),
     )  # fmt: skip
     points = [

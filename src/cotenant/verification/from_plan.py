@@ -43,6 +43,8 @@ def subject_of(
         claimed_bytes=share.claimed_bytes, on_host=on_host,
         requests_per_second=None if traffic is None else traffic.requests_per_second,
         ttft_s=replica.ttft_s, tpot_s=replica.tpot_s,
+        input_lengths=None if traffic is None else traffic.input_tokens,
+        output_lengths=None if traffic is None else traffic.output_tokens,
         silent=request is not None and request.task in SILENT,
         estimated=None if estimated is None else tuple(estimated[name] for name in TERMS),
     )  # fmt: skip

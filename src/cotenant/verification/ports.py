@@ -35,6 +35,9 @@ class Engine(Protocol):
 class Load(Protocol):
     """Requests to engines."""
 
+    def uniform(self) -> float:
+        """The next draw of its seed, from [0, 1)."""
+
     def send(
         self, asks: Sequence[Ask], *, concurrency: Mapping[str, int], stop: Stop
     ) -> tuple[tuple[Reply, ...], tuple[tuple[str, Reading], ...], str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cotenant.domain.interval import Interval
+from cotenant.domain.workload import Lengths
 
 TERMS = ("weights", "kv_cache", "activations", "runtime")
 
@@ -38,6 +39,8 @@ class Subject:
     ttft_s: tuple[float, float, float] | None = None
     tpot_s: tuple[float, float, float] | None = None
     silent: bool = False  # it writes nothing: an embedding model
+    input_lengths: Lengths | None = None
+    output_lengths: Lengths | None = None
     estimated: tuple[Interval, ...] | None = None  # the terms by our rules alone: what a calibration is fitted to
 
     @property

@@ -49,6 +49,7 @@ def asked_from(
     state: str | os.PathLike[str] | None,
     fresh: bool,
     calibration: bool,
+    traffic: str | None = None,
 ) -> Asked:
     """Raises InputError for what cannot be meant."""
     every_s = parse_seconds(every)
@@ -64,6 +65,7 @@ def asked_from(
         rules=Rules(
             max_kv=parse_percent(max_kv), most_errors=max_errors, quick=quick, rounds=rounds,
             most_tokens=max_tokens, most_concurrency=max_concurrency,
+            open_s=0.0 if traffic is None else parse_seconds(traffic),
         ),
         seed=seed, state=None if state is None else Path(state), fresh=fresh, metrics=metrics,
         watch_s=0.0 if watch is None else parse_seconds(watch), every_s=every_s, calibration=calibration,

@@ -33,6 +33,11 @@ class HttpLoad:
     ) -> None:  # fmt: skip
         self.engines, self.seed, self.vocabulary, self.silent = engines, seed, vocabulary, frozenset(silent)
         self.sample_s, self.timeout_s, self.sent = sample_s, timeout_s, 0
+        self._draws = random.Random(seed)
+
+    def uniform(self) -> float:
+        """The next draw of the seed."""
+        return self._draws.random()
 
     def send(
         self, asks: Sequence[Ask], *, concurrency: Mapping[str, int], stop: Stop
