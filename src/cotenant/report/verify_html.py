@@ -13,6 +13,7 @@ from cotenant.units import GIB, MIB, format_bytes, format_percent, format_second
 
 _CLASS = {Held.YES: "good", Held.NO: "bad", Held.UNKNOWN: "dim"}
 _LATENCY = Axis("", format_seconds, log=True)
+_FROM_ZERO = Axis("", lambda value: format_seconds(value) if value else "0")
 _SECONDS = Axis("seconds", lambda value: f"{value:,.0f}")
 
 
@@ -160,7 +161,7 @@ def _beside(one: ReplicaVerified) -> list[str]:
             if pair is not None
         ]
         if len(rows) == 2:
-            found.append(bar_plot(f"{one.id}: median {what}", rows, Axis("", format_seconds)))
+            found.append(bar_plot(f"{one.id}: median {what}", rows, _FROM_ZERO))
     return found
 
 

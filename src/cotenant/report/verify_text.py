@@ -34,8 +34,8 @@ def print_verification(found: Verification, console: Console) -> None:
             _finding(finding, console)
     for name, (low, high) in found.tides.items():
         console.print(
-            f"{name}: low tide {format_bytes(low[1])} at {format_seconds(low[0])}, "
-            f"high tide {format_bytes(high[1])} at {format_seconds(high[0])}"
+            f"{name}: low tide {format_bytes(low[1])} after {low[0]:,.0f} s, "
+            f"high tide {format_bytes(high[1])} after {high[0]:,.0f} s"
         )
     for profile in found.profiles:
         terms = ", ".join(f"{name} x {one.value:.3f}" for name, one in sorted(profile.factors.items()))
