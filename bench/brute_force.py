@@ -206,6 +206,6 @@ class Compared:
 def compare(kind: str, seed: int) -> Compared:
     """Plan and enumerate one drawn fleet."""
     fleet = load_fleet(drawn_fleet(kind, seed))
-    plan = plan_fleet(fleet)
+    plan = plan_fleet(fleet, fold=False)  # enumerated are processes of their own
     planned = plan.objective_value if plan.feasible else inf
     return Compared(kind, seed, planned, cheapest(fleet))

@@ -11,6 +11,7 @@ from cotenant import load_fleet, plan
 from cotenant.domain.plan import Plan
 from cotenant.planning.candidates import ways_of
 from cotenant.planning.folding import folded, twins
+from cotenant.planning.solve import plan_fleet
 from cotenant.planning.wishes import smallest_sets, wishes_of
 from cotenant.report.document import plan_document
 from tests.planning.fleets import fleet, small
@@ -108,7 +109,7 @@ def test_models_on_one_base_are_found_and_folding_them_is_priced() -> None:
     one = folded(question, (0, 1)).models
     assert [adapter.name for adapter in one[0].adapters] == ["law"]
     assert one[0].traffic.requests_per_second == pytest.approx(0.2)
-    found = plan(question, why=True)
+    found = plan_fleet(question, priced=True, fold=False)
     assert found.cost_per_hour == pytest.approx(0.8)
     told = {each.wishes[0]: each.saves for each in found.relaxations}
     assert told["plain and legal as processes of their own (one with their adapters)"] == pytest.approx(0.4)

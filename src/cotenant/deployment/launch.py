@@ -10,6 +10,7 @@ from cotenant.deployment.quoting import check_text
 from cotenant.domain.engine import Version
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.engines import find_engine
+from cotenant.engines.names import also_named
 from cotenant.engines.hosting import hosting_of
 from cotenant.engines.hosting.rules import Hosting
 
@@ -90,7 +91,7 @@ def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Laun
         settings, version=version, model_path=replica.checkpoint, port=replica.port,
         quantization=replica.quantization_flag, served_name=replica.model, adapters=replica.adapters,
     )  # fmt: skip
-    variables, argv = _split(words)
+    variables, argv = _split(also_named(words, replica.also_serves))
     files: dict[str, str] = {}
     after: tuple[str, ...] = ()
     beside = hosting.beside and hosting.beside(replica.settings, replica.checkpoint, replica.adapters)

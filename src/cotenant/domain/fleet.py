@@ -57,6 +57,7 @@ class ModelRequest:
     sharing: tuple[str, ...] = ("co-resident", "alone")
     pin_gpus: tuple[int, ...] = ()
     apart_from: tuple[str, ...] = ()
+    also_serves: tuple[str, ...] = ()  # names of models that were folded into it (`planning.folding`)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ class ReplicaPlan:
     ttft_s: tuple[float, float, float] | None = None  # estimated (low, value, high) at the SLO's percentile
     tpot_s: tuple[float, float, float] | None = None
     quantization_flag: str = ""  # what the engine must be told of it; "" where the checkpoint says so itself
+    also_serves: tuple[str, ...] = ()  # other models of the fleet that this process serves, by their names
 
     @property
     def command_line(self) -> str:

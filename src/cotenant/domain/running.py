@@ -40,6 +40,7 @@ class Launch:
     devices: tuple[int, ...] = ()
     url: str = ""
     sleep_level: int = 0  # how it gives memory back: vLLM's levels; 0: it is stopped
+    also_serves: tuple[str, ...] = ()  # further names that clients may ask for
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def plan_and_fleet(
     from cotenant.edge.own_gpus import own_gpus
     from cotenant.edge.traces import trace_opener
     from cotenant.planning.adopted import adopted
+    from cotenant.planning.folding import folded_as
     from cotenant.readers.fleet import fleet_from
     from cotenant.readers.input_hash import input_hash
     from cotenant.readers.plan_document import read_plan
@@ -77,10 +78,11 @@ def plan_and_fleet(
         load_trace=load_trace or trace_opener(path),
         extra=own_gpus(),
     )
-    return adopted(plan, question, _beside(document)), question
+    question = folded_as(question, plan)
+    return adopted(plan, question, beside_bytes(document)), question
 
 
-def _beside(document: Mapping[str, Any]) -> dict[str, int]:
+def beside_bytes(document: Mapping[str, Any]) -> dict[str, int]:
     """Of each replica what those before it hold; nothing where it is not a size."""
     replicas = [one for one in document.get("replicas", ()) if isinstance(one, Mapping)]
     sizes = {str(one.get("id")): one.get("beside_bytes") for one in replicas}

@@ -55,6 +55,7 @@ def prepare(question: Fleet, found: Plan | None, traces: Traces, *, apart: bool,
     """The plan (`found`, or a new one; `apart`: each model as if alone) and what is replayed on it."""
     from cotenant.edge.traces import named_traces
     from cotenant.planning.adopted import refuse_what_does_not_fit
+    from cotenant.planning.folding import folded_as
     from cotenant.planning.apart import plan_apart
     from cotenant.planning.launch import reestimate
     from cotenant.planning.solve import plan_fleet
@@ -70,7 +71,11 @@ def prepare(question: Fleet, found: Plan | None, traces: Traces, *, apart: bool,
         refuse_what_does_not_fit(found, question, fresh)
         planned = found
     else:
-        planned = plan_apart(question, progress=progress) if apart else plan_fleet(question, progress=progress)
+        planned = (
+            plan_apart(question, progress=progress) if apart
+            else plan_fleet(question, fold=not given, progress=progress)  # a trace is of one model
+        )  # fmt: skip
+        models = folded_as(replace(question, models=models), planned).models
     by_name = {request.name: request for request in models}
     hostings = [hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in planned.replicas]
     return Prepared(planned, models, tuple(hostings), _cards(question, planned))

@@ -71,7 +71,7 @@ def assemble(
             )
             replicas.append(written)
             for rank, card in enumerate(cards):
-                share = _share(name, rank, estimate)
+                share = share_of(name, rank, estimate)
                 if turns.is_drawn_asleep(model):
                     sleepers[card].append(Sleeper(share, turns.asleep(model), turns.host(model, rank)))
                 else:
@@ -172,6 +172,7 @@ def _replica(
         ttft_s=demand.ttft_s,
         tpot_s=demand.tpot_s,
         quantization_flag=told,
+        also_serves=request.also_serves,
     )
 
 
@@ -181,7 +182,8 @@ def _sharing(request: ModelRequest, takes_turns: bool) -> str:
     return "co-resident" if "co-resident" in request.sharing else "alone"
 
 
-def _share(replica: str, rank: int, estimate: Estimate) -> GpuShare:
+def share_of(replica: str, rank: int, estimate: Estimate) -> GpuShare:
+    """What one rank takes of its card, as the plan tells it."""
     figures = estimate.per_gpu[rank]
     return GpuShare(
         replica=replica,

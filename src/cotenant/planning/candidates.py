@@ -43,7 +43,7 @@ TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed 
 RAW_FIGURES = "raw figures"
 SIXTEEN_BITS = ("bf16", "fp16")
 _COMPILE_FROM = 100  # models x offers: below, loading the compiler takes longer than it saves
-_BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from")
+_BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from", "also_serves")
 
 
 @dataclass(frozen=True, slots=True)

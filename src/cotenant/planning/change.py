@@ -39,6 +39,7 @@ def plan_change(fleet: Fleet, old: Plan, *, progress: Progress = lambda _: None)
     solved = solve_fleet(fleet, progress=progress)
     if not solved.feasible:
         return plan_solved(solved, progress=progress)
+    fleet = solved.fleet  # models may have been folded
     near = stay_near(solved, old, progress=progress)
     ports = free_ports(old, written(near.solved, nodes=near.nodes))
     plan = written(near.solved, forced=forced_of(near.solved), nodes=near.nodes, ports=ports)

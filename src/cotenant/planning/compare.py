@@ -13,6 +13,7 @@ from cotenant.domain.plan import Device, GpuPlan, Plan, ReplicaPlan, Shortfall
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError
 from cotenant.planning.candidates import all_ways
+from cotenant.planning.folding import folded_as
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.naive import in_sixteen_bits, largest_offer, sixteen_bits, usual_settings, usual_sizing
 from cotenant.planning.promise import keep_promises
@@ -106,6 +107,7 @@ def _unquantised(fleet: Fleet) -> Fleet:
 
 
 def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> Contender:
+    fleet = folded_as(fleet, plan)
     attainment: dict[str, float] | None = {}
     missed: tuple[str, ...] = ()
     note, policy = (_ONLY_SIMULATED, strategy) if strategy in SIMULATED else ("", "static")

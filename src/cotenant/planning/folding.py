@@ -1,8 +1,9 @@
-"""Models on one base, as one process with their adapters: found by what they load, priced by planning it.
+"""Models on one base, as one process with their adapters: found by what they load.
 
 Two requests for the same weights in the same engine hold them twice. As one deployment with all of their adapters
 they are held once, for the traffic of both together: rates add up, lengths are mixed in proportion to them, the
-strictest wishes of any hold for all. Whoever wants it writes one model with `adapters`; here it is only priced.
+strictest wishes of any hold for all. `folds` does it where it costs less and the engine answers to all the names;
+`wishes` prices it elsewhere.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
+from cotenant.errors import InputError
 from cotenant.estimation.lengths import length_model
 
 
@@ -20,13 +23,18 @@ def twins(fleet: Fleet) -> Iterator[tuple[int, ...]]:
     """Models that could be one process, by number: the same weights, engine and wishes of precision."""
     alike: dict[object, list[int]] = defaultdict(list)
     for number, one in enumerate(fleet.models):
-        key = (one.model_id, one.engine, one.task, one.formats, one.kv_cache_dtypes, one.traffic.by_hour)
+        key = (
+            one.model_id, one.engine, one.task, one.formats, one.kv_cache_dtypes, one.traffic.by_hour,
+            one.traffic.timezone, one.max_loss_percent, one.speculation, tuple(sorted(one.checkpoints.items())),
+        )  # fmt: skip
         alike[key].append(number)
     for numbers in alike.values():
         names = [adapter.name for number in numbers for adapter in fleet.models[number].adapters]
         requests = [fleet.models[number] for number in numbers]
         if {one.name for one in requests} & {name for one in requests for name in one.apart_from}:
             continue
+        if any(one.model != requests[0].model for one in requests):
+            continue  # raw figures may share a name
         if any("co-resident" not in one.sharing for one in requests):
             continue  # whoever wants no neighbours wants no other model's requests in its process either
         if len(numbers) > 1 and len(set(names)) == len(names) and _traffic(requests) is not None:
@@ -48,6 +56,12 @@ def folded(fleet: Fleet, numbers: Sequence[int]) -> Fleet:
         adapters=_adapters(requests),
         priority=max(each.priority for each in requests),
         min_replicas=max(each.min_replicas for each in requests),
+        max_replicas=min((each.max_replicas for each in requests if each.max_replicas is not None), default=None),
+        also_serves=tuple(
+            name
+            for place, each in enumerate(requests)
+            for name in ((each.name,) if place else ()) + each.also_serves
+        ),
         sharing=tuple(mode for mode in requests[0].sharing if all(mode in each.sharing for each in requests)),
         pin_gpus=tuple(sorted(set.intersection(*pins))) if pins else (),
         apart_from=tuple(
@@ -62,6 +76,24 @@ def folded(fleet: Fleet, numbers: Sequence[int]) -> Fleet:
         if number not in numbers
     ]
     return replace(fleet, models=(one, *rest))
+
+
+def folded_as(fleet: Fleet, plan: Plan) -> Fleet:
+    """The fleet as a plan serves it: with those models as one that the plan runs as one.
+
+    Raises InputError for a plan that runs models as one which load different weights or must be apart.
+    """
+    able = [set(numbers) for numbers in twins(fleet)] if any(one.also_serves for one in plan.replicas) else []
+    able_names = [{fleet.models[number].name for number in numbers} for numbers in able]
+    for replica in plan.replicas:
+        names = {replica.model, *replica.also_serves}
+        numbers = [number for number, one in enumerate(fleet.models) if one.name in names]
+        if len(numbers) > 1:
+            if not any(names <= each for each in able_names):
+                raise InputError(f"{' and '.join(sorted(names))} cannot be one process", path="$.replicas")
+            first = next(number for number in numbers if fleet.models[number].name == replica.model)
+            fleet = folded(fleet, (first, *(number for number in numbers if number != first)))
+    return fleet
 
 
 def _traffic(requests: Sequence[ModelRequest]) -> Traffic | None:

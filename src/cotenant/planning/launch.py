@@ -11,6 +11,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import ReplicaPlan
 from cotenant.engines import find_engine
+from cotenant.engines.names import also_named
 from cotenant.estimation.inverse import beside
 from cotenant.estimation.memory import estimate_memory, replica_memory
 from cotenant.estimation.served_format import ServedFormat, served_format
@@ -61,7 +62,7 @@ def command_of(fleet: Fleet) -> Command:
             settings, version=version, model_path=candidate.checkpoint, port=port,
             quantization=told, served_name=request.name, adapters=request.adapters,
         )  # fmt: skip
-        return argv, told
+        return also_named(argv, request.also_serves), told
 
     return command
 

@@ -58,6 +58,7 @@ def keep_promises(fleet: Fleet, replayer: Replayer, *, progress: Progress = lamb
     solved = solve_fleet(fleet, progress=progress)
     if not solved.feasible:
         return plan_solved(solved, progress=progress)
+    fleet = solved.fleet  # models may have been folded
     scenes = declared_scenes(fleet)
     margins: dict[int, float] = {}
     rounds: list[PlanRound] = []
@@ -108,7 +109,9 @@ def _solved_with(fleet: Fleet, first: Solved, margins: Mapping[int, float]) -> S
         for number, each in enumerate(first.ways)
     )
     solved = refined(solve_ways(fleet, ways, nearest=False, strictly=True), strictly=True)
-    return replace(solved, calm=first.calm) if solved.feasible else None
+    if not solved.feasible:
+        return None
+    return replace(solved, calm=first.calm, fold_saves=first.fold_saves, asked=first.asked)
 
 
 def _patient(ways: Ways) -> Ways:

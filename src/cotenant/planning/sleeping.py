@@ -19,6 +19,7 @@ from math import inf
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Turns
 from cotenant.planning.candidates import Ways, undominated
+from cotenant.planning.folds import with_folds
 from cotenant.planning.problem import Assignment, Candidate, Placement
 from cotenant.planning.solved import Progress, Solved, problem_of, solve, solve_ways
 from cotenant.planning.spare import keep_spare
@@ -42,9 +43,15 @@ class _Deal:
         return self.solved.placement.objective_value if self.solved.feasible else inf
 
 
-def solve_fleet(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
-    """The placement of a fleet: with a spare where it asks for one, else with turns where they cost less."""
-    return refined(solve(fleet, progress=progress), progress=progress)
+def solve_fleet(fleet: Fleet, *, fold: bool = True, progress: Progress = lambda _: None) -> Solved:
+    """The placement of a fleet: with a spare where it asks for one, else with turns where they cost less; with
+    adapters folded onto one base where that costs less still (`fold`), and then of the fleet so folded."""
+
+    def refine(asked: Fleet) -> Solved:
+        return refined(solve(asked, progress=progress), progress=progress)
+
+    apart = refine(fleet)
+    return with_folds(apart, refine, progress=progress) if fold else apart
 
 
 def refined(solved: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:

@@ -9,22 +9,29 @@ from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan, Shortfall
 from cotenant.planning.assembly import assemble
 from cotenant.planning.check import check_plan
+from cotenant.planning.folds_check import check_folds
 from cotenant.planning.launch import command_of, reestimate, settle_of
 from cotenant.planning.naive import usual_sizing
 from cotenant.planning.nearest import shortfalls_of
 from cotenant.planning.sleeping import solve_fleet
 from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible
 from cotenant.planning.warnings import warnings_of
-from cotenant.planning.why import Forced, reasons_of
+from cotenant.planning.why import Forced, reasons_of, told_of_folds
 from cotenant.planning.wishes import shadow_prices, smallest_sets
 
 SPARE = "spare"  # stands in a shortfall where a model's name would
 
 
-def plan_fleet(fleet: Fleet, *, priced: bool = False, progress: Progress = lambda _: None) -> Plan:
-    """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls."""
+def plan_fleet(
+    fleet: Fleet, *, priced: bool = False, fold: bool = True, progress: Progress = lambda _: None
+) -> Plan:
+    """The cheapest plan of the declared space, checked; where nothing fits, the nearest with its shortfalls.
+
+    Without `fold`, models of one base stay processes of their own whatever that costs.
+    """
     progress("sizing candidates")
-    return plan_solved(solve_fleet(fleet, progress=progress), priced=priced, progress=progress)
+    solved = solve_fleet(fleet, fold=fold, progress=progress)
+    return plan_solved(solved, priced=priced, progress=progress)
 
 
 def plan_solved(solved: Solved, *, priced: bool = False, progress: Progress = lambda _: None) -> Plan:
@@ -57,7 +64,7 @@ def written(
     where each replica listens (None: as they come).
     """
     fleet, problem, placement = solved.fleet, solved.problem, solved.placement
-    reasons = reasons_of(fleet, problem, placement, solved.ways, forced)
+    reasons = told_of_folds(solved, reasons_of(fleet, problem, placement, solved.ways, forced))
     replicas, gpus = assemble(
         fleet, problem, placement, command_of(fleet), reasons, settle_of(fleet), nodes, ports
     )
@@ -73,7 +80,9 @@ def written(
         gap=placement.gap,
         deterministic=True,
         headroom=fleet.headroom,
-        naive=usual_sizing(fleet, cards=len(gpus), cost_per_hour=cost) if solved.feasible else None,
+        naive=usual_sizing(solved.asked or fleet, cards=len(gpus), cost_per_hour=cost)
+        if solved.feasible
+        else None,
         shortfalls=shortfalls,
         warnings=warnings_of(solved),
         turns=placement.turns,
@@ -81,4 +90,6 @@ def written(
         fleet=fleet.source,
     )
     check_plan(plan, fleet, reestimate(fleet))
+    if solved.asked is not None:
+        check_folds(plan, solved.asked, fleet)
     return plan

@@ -10,10 +10,11 @@ from cotenant.domain.fleet import Fleet
 from cotenant.planning.candidates import Ways, all_ways
 from cotenant.planning.cards import cards_of
 from cotenant.planning.greedy import place_greedily
-from cotenant.planning.placing import place_exactly
+from cotenant.planning.placing import MOST_AT_ONCE, place_exactly
 from cotenant.planning.problem import Candidate, Placement, Problem
 
 Progress = Callable[[str], None]
+_NEAR = 0.03  # of a large fleet's cost: a second packing takes as long as the first and gains less than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Solved:
     calm: Placement | None
     feasible: bool
     lacks_spare: bool = False  # all have a place, but no card is left for what fails
+    fold_saves: float | None = None  # what folding adapters onto one base saved (None also: without it, no plan)
+    asked: Fleet | None = None  # the fleet before models were folded
 
 
 def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
@@ -54,10 +57,8 @@ def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, st
     if strictly:
         return nothing if strict is None else Solved(fleet, ways, problem, strict, strict, feasible=True)
     relaxed = replace(problem, contention=False)
-    if strict is not None and strict.proven and not _tight(strict):
-        cheapest = strict
-    else:
-        cheapest = place_exactly(relaxed) or strict  # type: ignore[assignment]
+    once = strict is not None and _is_answer(problem, strict)
+    cheapest = strict if once else place_exactly(relaxed) or strict
     if cheapest is None and not nearest:
         return nothing
     if cheapest is None:
@@ -70,9 +71,12 @@ def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, st
     return Solved(fleet, ways, relaxed, cheapest, strict, feasible=True)
 
 
-def _tight(placement: Placement) -> bool:
-    """Whether contention could have made it dearer: any SLO at all."""
-    return any(assignment.candidate.slack != inf for assignment in placement.assignments)
+def _is_answer(problem: Problem, strict: Placement) -> bool:
+    """Whether looking without contention could hardly find a cheaper placement: nobody can be slowed too much, or
+    the fleet is so large that its bound is of memory alone, and near."""
+    if all(way.slack == inf for ways in problem.candidates for way in ways):
+        return True
+    return len(problem.names) > MOST_AT_ONCE and strict.gap is not None and strict.gap <= _NEAR
 
 
 def is_feasible(fleet: Fleet) -> bool:

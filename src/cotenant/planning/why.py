@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cotenant.domain.fleet import Fleet
 from cotenant.planning.assembly import Reason
 from cotenant.planning.candidates import Ways
 from cotenant.planning.problem import Assignment, Candidate, Placement, Problem, Refusal
 from cotenant.units import format_bytes, format_gib, format_percent, format_price
+
+if TYPE_CHECKING:
+    from cotenant.planning.solved import Solved
 
 Forced = Callable[[Candidate], Placement | None]
 """The best placement in which this candidate serves its model, or None when there is none."""
@@ -29,6 +33,24 @@ def reasons_of(
         )
         for each in placement.assignments
     }
+
+
+def told_of_folds(solved: Solved, reasons: Mapping[int, Reason]) -> Mapping[int, Reason]:
+    """The reasons, with what a model's process serves beside it and what that saved."""
+    told = dict(reasons)
+    for number, request in enumerate(solved.fleet.models):
+        if request.also_serves and number in told:
+            saved = solved.fold_saves
+            worth = (
+                "without it not all models have a place" if saved is None
+                else f"saves {format_price(saved)}" if solved.problem.priced else f"saves {saved:.0f} card(s)"
+            )  # fmt: skip
+            others = " and ".join(request.also_serves)
+            why = f"one process with {others}, by each name: the same base is held once, which {worth}"
+            told[number] = Reason(
+                f"{told[number].why}; {why.replace('which without', 'without')}", told[number].runner_up
+            )
+    return told
 
 
 def _why(assignment: Assignment) -> str:

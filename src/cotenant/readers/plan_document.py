@@ -12,6 +12,7 @@ from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Shortfall, Sleeper, Turns
 from cotenant.domain.workload import Adapter
 from cotenant.engines import find_engine
+from cotenant.engines.names import also_named
 from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
 from cotenant.readers.fleet_errors import structural_faults
 from cotenant.readers.plan_schema import (
@@ -140,7 +141,7 @@ def _replica(entry: ReplicaEntry, settings: EngineSettings) -> ReplicaPlan:
         adapters=adapters,
         sharing=entry.sharing,
         start_order=entry.start_order,
-        command=argv,
+        command=also_named(argv, entry.also_serves),
         environment={
             "CUDA_VISIBLE_DEVICES": ",".join(str(one.index) for one in entry.devices),
             **({"VLLM_SERVER_DEV_MODE": "1"} if settings.enable_sleep_mode else {}),
@@ -153,6 +154,7 @@ def _replica(entry: ReplicaEntry, settings: EngineSettings) -> ReplicaPlan:
         ttft_s=_three(entry.ttft_s),
         tpot_s=_three(entry.tpot_s),
         quantization_flag=entry.quantization_flag,
+        also_serves=tuple(entry.also_serves),
     )
 
 

@@ -17,6 +17,7 @@ Bytes = Annotated[int, Field(ge=0, lt=2**60)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Text = Annotated[str, Field(max_length=4096)]
 Name = Annotated[str, Field(min_length=1, max_length=4096)]
+ServedName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,255}$")]
 Seconds = Annotated[list[float], Field(min_length=3, max_length=3)]
 
 
@@ -75,6 +76,7 @@ class ReplicaEntry(BaseModel):
     kv_needed_bytes: Bytes = 0
     kv_worst_case_bytes: Bytes = 0
     beside_bytes: Bytes = 0
+    also_serves: list[ServedName] = []
     ttft_s: Seconds | None = None
     tpot_s: Seconds | None = None
     why: str = ""

@@ -217,6 +217,7 @@ def _replica(replica: ReplicaPlan) -> Document:
             {"name": one.name, "rank": one.rank, "source": one.source, "share": one.share}
             for one in replica.adapters
         ],
+        **({"also_serves": list(replica.also_serves)} if replica.also_serves else {}),
         "sharing": replica.sharing,
         "start_order": replica.start_order,
         "beside_bytes": replica.beside_bytes,

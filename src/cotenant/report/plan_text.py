@@ -57,7 +57,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
 
 
 def _headline(plan: Plan) -> str:
-    models = len({replica.model for replica in plan.replicas})
+    models = len({name for replica in plan.replicas for name in (replica.model, *replica.also_serves)})
     if not plan.feasible:
         missing = ", ".join(short.model for short in plan.shortfalls)
         if not plan.replicas:

@@ -80,7 +80,8 @@ def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping
     models = tuple(_served(name, asked.get(name)) for name in dict.fromkeys(one.model for one in ordered))
     names = {one.name: one.name for one in models}
     for replica in ordered:
-        names |= {adapter.name: replica.model for adapter in replica.adapters if adapter.name not in names}
+        further = (*replica.also_serves, *(adapter.name for adapter in replica.adapters))
+        names |= {name: replica.model for name in further if name not in names}
     devices = Devices(
         tuple(f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}" for gpu in plan.gpus),
         tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
@@ -97,7 +98,7 @@ def launch_of(replica: ReplicaPlan, url: str = "", sleep_level: int = 0) -> Laun
         replica.id, replica.model, replica.engine, replica.engine_version, replica.checkpoint, replica.settings,
         replica.port, quantization=replica.quantization_flag, adapters=replica.adapters,
         devices=() if _on_cpu(replica) else tuple(device.index for device in replica.devices), url=url,
-        sleep_level=sleep_level,
+        sleep_level=sleep_level, also_serves=replica.also_serves,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from cotenant.domain.running import EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call
 from cotenant.edge.engines.programs import program
 from cotenant.engines import find_engine
+from cotenant.engines.names import also_named
 from cotenant.errors import EngineError
 from cotenant.readers.prometheus import totals
 
@@ -21,7 +22,7 @@ def words(launch: Launch, replaced: int = 1) -> tuple[str, ...]:
         launch.settings, version=version, model_path=launch.checkpoint, port=launch.port,
         quantization=launch.quantization, served_name=launch.model, adapters=launch.adapters,
     )  # fmt: skip
-    return (*program(engine.name), *argv[replaced:])
+    return (*program(engine.name), *also_named(argv, launch.also_serves)[replaced:])
 
 
 def on_cards(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,23 @@
+"""Several names for one process: vLLM's server answers to each that follows `--served-model-name`.
+
+Since 0.3.2 (github.com/vllm-project/vllm/pull/2894); what SGLang and TGI take there is one name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_FLAG = "--served-model-name"
+
+
+def takes_several(engine: str) -> bool:
+    """Whether a process of that engine can answer to several names."""
+    return engine == "vllm"
+
+
+def also_named(argv: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The argument vector with further names behind the first. Raises ValueError where the engine was told none."""
+    if not names:
+        return tuple(argv)
+    at = tuple(argv).index(_FLAG) + 2
+    return (*argv[:at], *names, *argv[at:])
