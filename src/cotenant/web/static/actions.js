@@ -138,9 +138,9 @@ export const replay = guarded(async () => {
 const TOGETHER = ["static", "elastic", "spatial"]; // what replays the plan as it stands
 
 export const explain = guarded(async () => {
-  const { log } = get();
+  const { log, logCard } = get();
   set({ explanation: null, faults: [] });
-  set({ explanation: await ask("explain", { log }) });
+  set({ explanation: await ask("explain", logCard ? { log, gpu: logCard } : { log }) });
 });
 
 export const exportTo = guarded(async (target) => {

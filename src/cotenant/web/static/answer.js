@@ -7,18 +7,19 @@ export function Answer({ state }) {
   const plan = standing(state);
   if (!plan) return html`<p class="quiet">${t("nothing")} ${t("nothingHint")}</p>`;
   const order = state.fleet.models.map((one) => one.name);
-  return html`<ul class="answers">${plan.replicas.map((one) => html`<${Replica} key=${one.id} one=${one} colour=${Math.max(0, order.indexOf(one.model)) % 8} />`)}</ul>
+  return html`<ul class="answers">${plan.replicas.map((one) => html`<${Replica} key=${one.id} one=${one} moved=${state.checked && homes(one) !== homes(state.plan.replicas.find((was) => was.id === one.id))} colour=${Math.max(0, order.indexOf(one.model)) % 8} />`)}</ul>
     ${plan.warnings.length > 0 && html`<details class="remarks"><summary>${t("warnings")} (${plan.warnings.length})</summary><ul lang="en">${plan.warnings.map((one, at) => html`<li key=${at}>${one}</li>`)}</ul></details>`}`;
 }
 
-function Replica({ one, colour }) {
-  const cards = one.devices.map((device) => `${device.type} #${device.node}.${device.index}`).join(", ");
+const homes = (one) => one?.devices.map((device) => `${device.type} #${device.node}.${device.index}`).join(", ");
+
+function Replica({ one, colour, moved }) {
   return html`<li class=${`answer c${colour}`}>
     <h3><i class="swatch weights"></i>${one.id} <small class="quiet">${one.quantization} · ${one.engine}</small></h3>
-    <p class="quiet small">${[t("onCard", { cards }), t("contextLimit", { n: count(one.max_model_len) }), t("slots", { n: count(one.max_num_seqs) }),
-      one.ttft_s && t("latency", { ttft: seconds(one.ttft_s[1]), tpot: seconds(one.tpot_s?.[1]) })].filter(Boolean).join(" · ")}</p>
-    <p lang="en">${one.why}</p>
-    ${one.runner_up && html`<p class="quiet" lang="en">${one.runner_up}</p>`}
+    <p class="quiet small">${[t("onCard", { cards: homes(one) }), t("contextLimit", { n: count(one.max_model_len) }), t("slots", { n: count(one.max_num_seqs) }),
+      !moved && one.ttft_s && t("latency", { ttft: seconds(one.ttft_s[1]), tpot: seconds(one.tpot_s?.[1]) })].filter(Boolean).join(" · ")}</p>
+    ${moved ? html`<p>${t("moved")}</p>` : html`<p lang="en">${one.why}</p>`}
+    ${!moved && one.runner_up && html`<p class="quiet" lang="en">${one.runner_up}</p>`}
     <${Code} text=${one.command} /></li>`;
 }
 

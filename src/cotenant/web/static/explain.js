@@ -12,9 +12,17 @@ export function Explain({ state }) {
     <form class="ask" onSubmit=${(event) => { event.preventDefault(); explain(); }}>
       <label for="log">${t("log")}</label><p class="quiet small">${t("explainHint")}</p>
       <textarea id="log" rows="10" spellcheck=${false} value=${state.log} onInput=${(event) => set({ log: event.target.value })}></textarea>
+      <label class="compact" for="log-card">${t("onWhich")} <select id="log-card" value=${state.logCard} onChange=${(event) => set({ logCard: event.target.value })}>
+        <option value="">${t("asLogged")}</option>${cardsFirst(state).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></label>
       <button class="main" disabled=${!state.log.trim()}>${t("explain")}</button>
     </form>
     <div>${state.explanation && html`<${Found} found=${state.explanation} />`}</div></div>`;
+}
+
+/** The fleet's own cards before the others. */
+function cardsFirst({ catalogue, fleet }) {
+  const own = fleet.gpus.map((pool) => pool.type);
+  return [...new Set([...own, ...catalogue.gpus.map((one) => one.name)])];
 }
 
 function Found({ found }) {
@@ -29,11 +37,11 @@ function Found({ found }) {
 }
 
 function Share({ share }) {
-  const rows = Object.entries(share).filter(([, value]) => value && typeof value === "object" && "printed" in value);
+  const rows = Object.entries(share).filter(([, value]) => value && typeof value === "object" && "printed" in value && (value.printed !== null || value.predicted !== null));
   rows.sort(([a], [b]) => rank(a) - rank(b));
   const most = Math.max(1, share.capacity_bytes ?? 0, ...rows.flatMap(([, pair]) => [pair.printed ?? 0, pair.predicted ?? 0]));
   const bar = (bytes, term) => bytes != null && html`<i class=${`mini ${term} c0`} style=${{ width: `${(100 * bytes) / most}%` }}></i>`;
-  return html`<div class="wide"><table><caption>${share.name} ${share.capacity_bytes ? `· ${gib(share.capacity_bytes)}` : ""}</caption>
+  return html`<div class="wide" tabindex="0" role="region" aria-label=${share.name}><table><caption>${share.name} ${share.capacity_bytes ? `· ${gib(share.capacity_bytes)}` : ""}</caption>
     <thead><tr><th class="l" scope="col">${t("term")}</th><th scope="col">${t("measured")}</th><th scope="col">${t("predicted")}</th><th class="l" scope="col"><span class="unseen">${t("toScale")}</span></th></tr></thead>
     <tbody>${rows.map(([name, pair]) => {
       const term = name.replace(/_bytes$/, "");

@@ -1,11 +1,12 @@
 /** The page's whole state as a link: JSON, deflated, base64url, after the hash, so that no server sees it. */
-const KEPT = ["fleet", "plan", "tune", "tab", "policy", "picked"];
+const KEPT = ["fleet", "plan", "checked", "tune", "tab", "policy", "picked"];
 const MARK = "1.";
 const LARGEST = 4e6; // characters of JSON that a link may unfold to
 
 /** The part of `state` that travels, as the text behind "#". */
 export async function encode(state) {
   const kept = Object.fromEntries(KEPT.filter((key) => state[key] != null).map((key) => [key, state[key]]));
+  if (kept.checked) kept.checked = { ok: kept.checked.ok, breaks: kept.checked.breaks, plan: kept.checked.plan }; // its cards are the plan's
   const bytes = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(JSON.stringify(kept)));
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
@@ -21,7 +22,9 @@ export async function decode(hash) {
   const plain = await through(new DecompressionStream("deflate-raw"), bytes);
   const found = JSON.parse(new TextDecoder().decode(plain));
   if (!Array.isArray(found?.fleet?.models) || !Array.isArray(found.fleet.gpus)) throw new Error("no fleet in this link");
-  return Object.fromEntries(KEPT.filter((key) => found[key] != null).map((key) => [key, found[key]]));
+  const kept = Object.fromEntries(KEPT.filter((key) => found[key] != null).map((key) => [key, found[key]]));
+  if (kept.checked) kept.checked.gpus = kept.checked.plan.gpus;
+  return kept;
 }
 
 async function through(stream, bytes) {

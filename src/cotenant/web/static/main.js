@@ -53,5 +53,5 @@ root.replaceChildren();
 start().catch(blame);
 addEventListener("hashchange", async () => {
   const link = await linked();
-  if (link) set({ plan: null, tune: {}, ...link, checked: null, answers: {}, replay: null, exported: null });
+  if (link) set({ plan: null, tune: {}, checked: null, ...link, answers: {}, replay: null, exported: null });
 });

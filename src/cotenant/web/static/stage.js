@@ -20,7 +20,7 @@ export function Stage({ state, cards }) {
       <span class="quiet" role="listitem">${t("toScale")}</span>
     </div>
     <p class="quiet small hint">${t("dragHint")}</p>
-    <${Tip} tip=${tip} />
+    <${Tip} tip=${state.carried ? null : tip} />
   </div>`;
 }
 

@@ -27,7 +27,7 @@ export const en = {
   checking: "checking …", moveOk: "Moved by hand: everything still fits.", moveBad: "Moved by hand, and this breaks:",
   undoMove: "Undo the moves", moved: "moved by hand", notProven: "moved by hand: nothing is proven about it",
   knobs: "What if", knobsOf: "What if: {name}", context: "Context p95", contextHeld: "Context held", concurrency: "Concurrency",
-  rate: "Requests per second", precision: "Precision", kvDtype: "KV cache type", utilisation: "Utilisation", headroomKnob: "Headroom",
+  rate: "Requests/s", precision: "Precision", kvDtype: "KV cache type", utilisation: "Utilisation", headroomKnob: "Headroom",
   tokens: "{n}", planner: "planner chooses", asPlanned: "as planned", auto: "auto",
   fits: "fits", "does not fit": "does not fit", uncertain: "uncertain",
   byTraffic: "by traffic", allCards: "every card",
@@ -50,4 +50,5 @@ export const en = {
   offline: "The server does not answer.", problem: "That did not work", dismiss: "Dismiss", example_: "Example fleets",
   rename: "Name of {name}", phoneMove: "Move {name}", loading: "Loading …",
   notUsed: "{capacity}, not used", asleep: "{name} asleep", kvNeeded: "what the traffic needs; overflows at most {share} of the time", planned: "planned: {format}",
+  onWhich: "Card", asLogged: "as the log says",
 };

@@ -1,0 +1,133 @@
+"""A real server and a real browser for the tests of the page. Not part of the quick tests:
+
+    COTENANT_PAGE=1 python -m pytest tests/page
+
+needs the extra `page` and a Chromium (COTENANT_BROWSER says where; by default `chromium` on PATH). Pictures stay
+in COTENANT_PICTURES, by default build/page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WANTED = bool(os.environ.get("COTENANT_PAGE"))
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = Path(os.environ.get("COTENANT_PICTURES", ROOT / "build" / "page"))
+SIZES = {"desk": (1440, 1000), "phone": (390, 844)}
+PATIENCE_MS = 120_000  # a loaded machine: no test is about time
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test of this folder waits for COTENANT_PAGE=1."""
+    skip = pytest.mark.skip(reason="COTENANT_PAGE=1 opens the page in a browser")
+    for item in items:
+        if not WANTED and Path(item.path).parent == Path(__file__).parent:
+            item.add_marker(skip)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The address of a `cotenant ui` of our own."""
+    with served() as url:
+        yield url
+
+
+class served:  # noqa: N801 - used as a function
+    """`cotenant ui` on a free port for as long as the block lasts."""
+
+    def __init__(self, *options: str) -> None:
+        self._argv = [sys.executable, "-m", "cotenant", "ui", "--port", "0", *options]
+
+    def __enter__(self) -> str:
+        self._process = subprocess.Popen(self._argv, stderr=subprocess.PIPE, text=True)
+        assert self._process.stderr is not None
+        told = self._process.stderr.readline()
+        found = re.search(r"http://[\w.:\[\]]+", told)
+        assert found, told
+        return found[0].rstrip("/")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Chromium, headless."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    where = os.environ.get("COTENANT_BROWSER") or shutil.which("chromium") or shutil.which("google-chrome")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=where, args=["--no-sandbox", "--disable-gpu"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(params=list(SIZES))
+def size(request: pytest.FixtureRequest) -> str:
+    """At a desk and on a phone."""
+    return str(request.param)
+
+
+@pytest.fixture
+def open_page(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
+    """Opens the page and waits for its first answer. What the page complains of fails the test."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def opened(size: str = "desk", *, at: str = "", wait: bool = True, **options: Any) -> Any:
+        wide, high = SIZES[size]
+        options = {"locale": "en-GB", "permissions": ["clipboard-read", "clipboard-write"]} | options
+        context = browser.new_context(viewport={"width": wide, "height": high}, **options)
+        context.set_default_timeout(PATIENCE_MS)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
+        page.goto(at if at.startswith("http") else server + at)
+        if wait:
+            page.wait_for_selector(".label")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+def picture(page: Any, name: str) -> None:
+    """Keep what is seen."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.wait_for_timeout(300)  # what moves comes to rest
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+
+def fits_the_width(page: Any) -> None:
+    """Nothing sticks out: the page is as wide as its window."""
+    wide, window = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert wide <= window
+
+
+def state(page: Any, path: str) -> Any:
+    """A part of the page's own state."""
+    return page.evaluate(f"import('/static/store.js').then((store) => store.get().{path})")
+
+
+def slide(page: Any, knob: str, value: float) -> None:
+    """Move a slider as a finger does."""
+    page.evaluate(
+        """([knob, value]) => {
+            const slider = document.getElementById(`knob-${knob}`);
+            slider.value = value;
+            slider.dispatchEvent(new Event('input', { bubbles: true }));
+        }""",
+        [knob, value],
+    )
