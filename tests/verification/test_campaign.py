@@ -108,6 +108,22 @@ def test_a_pool_nearly_full_stops_it() -> None:
     assert rule(Reading(0.0), ()) == ""
 
 
+def test_a_pool_nearly_full_leaves_that_replica_alone(world: World) -> None:
+    world.held = lambda name: Reading(
+        0.0, 104 * MIB, 101 * MIB, 100 * MIB,
+        kv_used=0.95 if name == "chat" and world.sent and len(world.sent[-1]) > 1 else 0.1,
+    )  # fmt: skip
+    subjects = (subject_named("chat"), subject_named("code"))
+    results = all_of(world, *subjects)
+    lines = judged(subjects, results)
+    assert not results.stopped
+    assert "peak" not in {kind for kind, each in results.points.items() if any(p.replica == "chat" for p in each)}
+    edge = lines["chat", "the edge is where planned"]
+    assert edge.held is Held.UNKNOWN
+    assert edge.text == "left alone at 2 at once of 216 tokens: its pool is 95% full, more than 90%"
+    assert lines["code", "the edge is where planned"].held is Held.YES
+
+
 def test_a_first_request_that_fails_ends_it(world: World) -> None:
     world.answer = lambda ask, _: Reply(ask, "401: bad key")
     results = all_of(world, subject_named())

@@ -22,6 +22,7 @@ from cotenant.verification.subject import Subject
 from cotenant.verification.traffic import arrivals
 
 MOST_ERRORS = 2
+_FULL = "its pool is"
 _QUEUED = 4  # an open loop sends although the engine is full, so that its queue is seen
 
 
@@ -191,7 +192,7 @@ def _do(
         for record in kept:
             point = point_from(record)
             found.points.setdefault(step.kind, []).append(point)
-        return False
+        return any(record.get("stopped") for record in kept)
     asks = list(step.asks) or [
         Ask(name, tokens_in, tokens_out)
         for name, (count, tokens_in, tokens_out) in step.shape.items()
@@ -207,7 +208,7 @@ def _do(
     for name, one in readings:
         found.series.setdefault(name, []).append(one)
     found.points.setdefault(step.kind, []).extend(points)
-    if not stopped:
+    if not stopped or stopped.startswith(_FULL):
         journal.put(step.key, [point_record(point) for point in points])
     else:
         found.stopped = f"{step.key}: {stopped}"
@@ -215,15 +216,15 @@ def _do(
 
 
 def stop_rule(rules: Rules) -> Stop:
-    """The rule that keeps an engine in production up: a pool nearly full, requests that wait and are not ours to
-    push, or errors."""
+    """The rule that keeps an engine in production up. A pool nearly full ends the steps of that replica, errors
+    end the campaign."""
 
     def reason(reading: Reading, replies: Sequence[Reply]) -> str:
         errors = [one for one in replies if one.error]
         if len(errors) > rules.most_errors:
             return f"{len(errors)} requests failed, the first: {errors[0].error}"
         if reading.kv_used is not None and reading.kv_used > rules.max_kv:
-            return f"its pool is {reading.kv_used:.0%} full, more than {rules.max_kv:.0%}"
+            return f"{_FULL} {reading.kv_used:.0%} full, more than {rules.max_kv:.0%}"
         return ""
 
     return reason

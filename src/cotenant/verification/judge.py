@@ -117,6 +117,10 @@ def edge(subject: Subject, results: Results) -> Finding:
     check = "the edge is where planned"
     peak = _point(results, "peak", subject.id)
     beyond = _point(results, "beyond", subject.id)
+    full = next((one for one in _mine(results, subject.id) if one.stopped), None)
+    if full is not None:
+        text = f"left alone at {full.concurrency} at once of {full.input_tokens + full.output_tokens:,} tokens"
+        return Finding(check, subject.id, Held.UNKNOWN, f"{text}: {full.stopped}")
     if peak is None:
         return Finding(check, subject.id, Held.UNKNOWN, results.stopped or "its limit was not asked")
     asked = f"{peak.concurrency} at once of {peak.input_tokens + peak.output_tokens:,} tokens"
@@ -194,6 +198,11 @@ def _beside(check: str, point: Point, alone: Point | None, heaviest: str, *, pro
         return Finding(check, point.replica, held, f"{text}: time is shared, no cache was lost")
     used = "" if point.kv_used is None else f", pool {format_percent(point.kv_used)} full"
     return Finding(check, point.replica, Held.YES, f"{name} {ratio:.2f} times as long as alone{used}")
+
+
+def _mine(results: Results, replica: str) -> list[Point]:
+    alone = (each for kind, each in results.points.items() if kind not in ("together", "traffic"))
+    return [one for each in alone for one in each if one.replica == replica]
 
 
 def _point(results: Results, kind: str, replica: str) -> Point | None:
