@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from io import StringIO
 from typing import Any
 
+from rich.console import Console
+
+from cotenant import load_fleet
 from cotenant.planning.solve import plan_fleet
-from tests.planning.fleets import fleet
+from cotenant.report.plan_text import print_plan
+from tests.planning.fleets import fleet, trio
 
 L40S = [{"type": "L40S", "count": 1}]
 
@@ -31,3 +37,23 @@ def test_following_the_hint_takes_the_format_and_ends_the_warning() -> None:
 def test_what_saves_little_is_not_named() -> None:
     answer = plan_fleet(fleet(embedder("BAAI/bge-m3"), gpus=L40S))
     assert not any("not tried" in each for each in answer.warnings)
+
+
+def test_the_headline_says_whose_target_breaks_beside_busy_neighbours() -> None:
+    answer = plan_fleet(load_fleet(trio()))
+    (one,) = answer.strained
+    assert (one.model, one.neighbours) == ("chat", ("code", "triage"))
+    assert "TPOT" in one.targets
+    console = Console(width=200, file=StringIO(), force_terminal=False)
+    print_plan(answer, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "break" in text.splitlines()[0]
+    assert text.splitlines()[0].endswith("while both neighbours are busy")
+    for word in one.targets:
+        assert f"{word} ~" in next(each for each in answer.warnings if each.startswith("chat beside"))
+    found = re.search(r"90 % within TTFT ([\d.]+)-([\d.]+) x, TPOT ([\d.]+)-([\d.]+) x", text)
+    assert found is not None
+    assert float(found[1]) < 1 < float(found[2])
+    assert float(found[3]) < 1 < float(found[4])
+    alone = plan_fleet(load_fleet(trio() | {"models": trio()["models"][:1]}))
+    assert alone.strained == ()

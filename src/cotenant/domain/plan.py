@@ -187,6 +187,16 @@ class Starved:
 
 
 @dataclass(frozen=True, slots=True)
+class Strained:
+    """A model whose `targets` (``TTFT``, ``TPOT``) hold alone and break while all its `neighbours` are at their
+    peak, by the roofline."""
+
+    model: str
+    targets: tuple[str, ...]
+    neighbours: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The answer to a fleet. `feasible` is false when `shortfalls` says what is missing; `replicas` and
     `gpus` then hold the nearest plan. `promises_held` is None where the plan was not replayed; else `rounds` tell
@@ -209,6 +219,7 @@ class Plan:
     rounds: tuple[PlanRound, ...] = ()
     promises_held: bool | None = None
     starved: tuple[Starved, ...] = ()
+    strained: tuple[Strained, ...] = ()
     turns: tuple[Turns, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()  # what wishes cost; where models have no place, what to give up
     migration: Migration | None = None  # where the plan was made from one that runs

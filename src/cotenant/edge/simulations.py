@@ -55,8 +55,8 @@ def prepare(question: Fleet, found: Plan | None, traces: Traces, *, apart: bool,
     """The plan (`found`, or a new one; `apart`: each model as if alone) and what is replayed on it."""
     from cotenant.edge.traces import named_traces
     from cotenant.planning.adopted import refuse_what_does_not_fit
-    from cotenant.planning.folding import folded_as
     from cotenant.planning.apart import plan_apart
+    from cotenant.planning.folding import folded_as
     from cotenant.planning.launch import reestimate
     from cotenant.planning.solve import plan_fleet
     from cotenant.simulation.hosting import hosting

@@ -15,7 +15,7 @@ from cotenant.planning.naive import usual_sizing
 from cotenant.planning.nearest import shortfalls_of
 from cotenant.planning.sleeping import solve_fleet
 from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible
-from cotenant.planning.warnings import warnings_of
+from cotenant.planning.warnings import strained_of, warnings_of
 from cotenant.planning.why import Forced, reasons_of, told_of_folds
 from cotenant.planning.wishes import shadow_prices, smallest_sets
 
@@ -85,6 +85,7 @@ def written(
         else None,
         shortfalls=shortfalls,
         warnings=warnings_of(solved),
+        strained=strained_of(solved),
         turns=placement.turns,
         input_hash=fleet.input_hash,
         fleet=fleet.source,

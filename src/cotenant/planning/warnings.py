@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cotenant.domain.plan import Strained
 from cotenant.planning.candidates import RAW_FIGURES, SIXTEEN_BITS
 from cotenant.planning.problem import Candidate
 from cotenant.units import GIB, format_bytes, format_price, format_seconds
@@ -72,8 +74,26 @@ def _untried(solved: Solved) -> tuple[str, ...]:
     return tuple(found)
 
 
+def strained_of(solved: Solved) -> tuple[Strained, ...]:
+    """Whose SLO holds alone but not beside all of its neighbours, with the targets that break."""
+    models = solved.fleet.models
+    return tuple(
+        Strained(
+            models[number].name,
+            tuple(word for word, _, _ in _broken(solved, number, busy)),
+            tuple(models[other.request].name for other in others),
+        )
+        for number, (busy, others) in _strain(solved).items()
+    )
+
+
 def _contention(solved: Solved) -> tuple[str, ...]:
     """One for each model whose SLO holds alone but not while its neighbours work as much as their traffic says."""
+    return tuple(_warning(solved, number, *strain) for number, strain in _strain(solved).items())
+
+
+def _strain(solved: Solved) -> dict[int, tuple[float, list[Candidate]]]:
+    """Model -> (busy shares of the others together, the others), where they exceed its slack; the worst card."""
     company: dict[int, list[Candidate]] = defaultdict(list)
     for assignment in solved.placement.assignments:
         for card in assignment.each_card():
@@ -85,7 +105,7 @@ def _contention(solved: Solved) -> tuple[str, ...]:
             busy = sum(other.busy for other in others)
             if busy > one.slack + 1e-9 and busy > worst.get(one.request, (0.0, []))[0]:
                 worst[one.request] = (busy, others)
-    return tuple(_warning(solved, number, *worst[number]) for number in sorted(worst))
+    return dict(sorted(worst.items()))
 
 
 def _take_turns(solved: Solved, one: Candidate, other: Candidate) -> bool:
@@ -95,17 +115,25 @@ def _take_turns(solved: Solved, one: Candidate, other: Candidate) -> bool:
 
 def _warning(solved: Solved, number: int, busy: float, others: list[Candidate]) -> str:
     models = solved.fleet.models
-    candidate = next(one.candidate for one in solved.placement.assignments if one.candidate.request == number)
     names = " and ".join(models[other.request].name for other in others)
-    slo, parts = models[number].slo, []
+    parts = [
+        f"{word} ~{format_seconds(found)} alone, ~{format_seconds(found * (1 + busy))} "
+        f"(target {format_seconds(target)})"
+        for word, found, target in _broken(solved, number, busy)
+    ]
+    return f"{models[number].name} beside {names} at their peak: {', '.join(parts)}; {_price_of_peace(solved)}"
+
+
+def _broken(solved: Solved, number: int, busy: float) -> Iterator[tuple[str, float, float]]:
+    """(target's name, seconds alone, target) of each that does not hold with the others' work beside it."""
+    demand = next(one.candidate.demand for one in solved.placement.assignments if one.candidate.request == number)
+    slo = solved.fleet.models[number].slo
     for word, found, target in (
-        ("TTFT", candidate.demand.ttft_s, slo.ttft_s if slo else None),
-        ("TPOT", candidate.demand.tpot_s, slo.tpot_s if slo else None),
+        ("TTFT", demand.ttft_s, slo.ttft_s if slo else None),
+        ("TPOT", demand.tpot_s, slo.tpot_s if slo else None),
     ):
         if found and target is not None and found[1] * (1 + busy) > target:
-            slowed = format_seconds(found[1] * (1 + busy))
-            parts.append(f"{word} ~{format_seconds(found[1])} alone, ~{slowed} (target {format_seconds(target)})")
-    return f"{models[number].name} beside {names} at their peak: {', '.join(parts)}; {_price_of_peace(solved)}"
+            yield word, found[1], target
 
 
 def _price_of_peace(solved: Solved) -> str:

@@ -156,6 +156,10 @@ def plan_document(plan: Plan, *, catalogue: str) -> Document:
         "relaxations": [{**asdict(one), "wishes": list(one.wishes)} for one in plan.relaxations],
         "migration": _migration(plan.migration),
         "starved": [asdict(each) for each in plan.starved],
+        "strained": [
+            {**asdict(each), "targets": list(each.targets), "neighbours": list(each.neighbours)}
+            for each in plan.strained
+        ],
         "turns": [{**asdict(each), "models": list(each.models)} for each in plan.turns],
         "replicas": [_replica(replica) for replica in plan.replicas],
         "gpus": [_gpu(gpu, plan) for gpu in plan.gpus],

@@ -77,8 +77,24 @@ def _headline(plan: Plan) -> str:
 
 def _promise(plan: Plan) -> str:
     if plan.promises_held is None:
-        return ""
+        return _strain(plan)
     return ", every SLO held in its replay" if plan.promises_held else ", but an SLO breaks in its replay"
+
+
+def _strain(plan: Plan) -> str:
+    """Whose targets hold alone and not beside busy neighbours; the warnings have the figures."""
+    told = [one for one in plan.strained if one.targets]
+    if not told:
+        return ""
+    if len(told) > 1:
+        names = ", ".join(one.model for one in told)
+        return f"; targets of {names} break while their neighbours are busy"
+    one, count = told[0], len(told[0].neighbours)
+    whom = one.neighbours[0] if count == 1 else "both neighbours" if count == 2 else f"all {count} neighbours"
+    breaks = "target breaks" if len(one.targets) == 1 else "targets break"
+    return (
+        f"; {one.model}'s {' and '.join(one.targets)} {breaks} while {whom} {'is' if count == 1 else 'are'} busy"
+    )
 
 
 def _plural(count: int, noun: str) -> str:
@@ -186,15 +202,19 @@ def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
 
 
 def _times_note(plan: Plan) -> str:
-    """What the times are: estimates, with their interval; "" where there are none."""
-    known = [
-        times for replica in plan.replicas for times in (replica.ttft_s, replica.tpot_s) if times and times[1]
-    ]
-    if not known:
+    """What the times are: estimates, with an interval for each of the two; "" where there are none."""
+    told = []
+    for name, each in (
+        ("TTFT", [replica.ttft_s for replica in plan.replicas]),
+        ("TPOT", [replica.tpot_s for replica in plan.replicas]),
+    ):
+        known = [times for times in each if times and times[1]]
+        if known:
+            low, high = min(one[0] / one[1] for one in known), max(one[2] / one[1] for one in known)
+            told.append(f"{name} {low:.1f}-{high:.1f} x")
+    if not told:
         return ""
-    low = min(times[0] / times[1] for times in known)
-    high = max(times[2] / times[1] for times in known)
-    return f"~ estimated by a roofline at the asked percentile, alone; 90 % lie within {low:.1f} to {high:.1f} x"
+    return f"~ roofline at the asked percentile, alone; 90 % within {', '.join(told)}"
 
 
 def _time(interval: tuple[float, float, float] | None) -> str:
