@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.claim import GPU, L8B, planned, spec
-from bench.page import equation, gib, main, table, whole
+from bench.markdown import equation, gib, main, table, whole
 from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import AdapterSlots
 from cotenant.domain.plan import GpuShare, Plan

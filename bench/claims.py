@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from bench import claims_first, claims_placement, claims_second
 from bench.claim import GPU, L8B, Claim, Verdict, replica
-from bench.page import main, table
+from bench.markdown import main, table
 
 
 def render() -> str:

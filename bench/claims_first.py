@@ -22,7 +22,7 @@ from bench.claim import (
     unverified,
     weights,
 )
-from bench.page import gib, percent, whole
+from bench.markdown import gib, percent, whole
 from cotenant import api
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.domain.engine import AdapterSlots

@@ -16,7 +16,7 @@ from bench.claim import (
     unverified,
     weights,
 )
-from bench.page import gb, gib, percent
+from bench.markdown import gb, gib, percent
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.quantization import kernel, quality, speed_figures
 from cotenant.domain.quantization import Speed

@@ -19,7 +19,7 @@ from bench.claim import (
     token,
     weights,
 )
-from bench.page import gb, gib, percent, whole
+from bench.markdown import gb, gib, percent, whole
 from cotenant import api
 from cotenant.domain.estimate import RankEstimate
 

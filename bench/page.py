@@ -1,59 +1,290 @@
-"""Pages of docs/ that the program writes: tables, figures, and `--check`, which compares instead of writing."""
+"""The page and its server: `python -m bench.page [--json]`.
+
+same_bytes: random fleets planned by the page's server over HTTP, by the command line and from Python; the share of
+them whose three answers are the same bytes. load_p95_ms: fifty clients that ask for estimates as fast as they get
+answers, no two questions alike, at one server process; beside it the same while two replays run there. What
+needs a browser is measured in bench/page_browser.py.
+"""
 
 from __future__ import annotations
 
-import argparse
-import difflib
+import asyncio
+import json
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module, util
 from pathlib import Path
+from random import Random
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import urlsplit
 
-from cotenant.units import GIB
+from bench.table import CannotRunError, Row, arguments, measured, show
 
-DOCS = Path(__file__).parent.parent / "docs"
+FLEETS, CLIENTS, SECONDS = 200, 50, 8.0
+MODELS = (
+    "meta-llama/Llama-3.1-8B-Instruct", "mistralai/Mistral-7B-Instruct-v0.3", "Qwen/Qwen2.5-7B-Instruct",
+    "Qwen/Qwen3-14B", "Qwen/Qwen2.5-32B-Instruct", "BAAI/bge-m3", "google/gemma-3-27b-it",
+)  # fmt: skip
+CARDS = ("L4", "L40S", "A100-80GB-SXM", "H100-80GB-SXM", "RTX-4090")
+ENGINES = ("vllm", "vllm@0.21", "sglang", "tgi", "llama.cpp")
 
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """A Markdown table; the first `left` columns are set to the left, the others to the right."""
-    rule = [":---" if number < left else "---:" for number in range(len(head))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
-
-
-def whole(number: float) -> str:
-    """A count or bytes, with thousands."""
-    return f"{number:,.0f}"
-
-
-def gib(size: float, digits: int = 2) -> str:
-    """Bytes as GiB (2^30)."""
-    return f"{size / GIB:,.{digits}f} GiB"
+Measured = float | tuple[float, Mapping[str, object]]
 
 
-def gb(size: float, digits: int = 2) -> str:
-    """Bytes as GB (10^9)."""
-    return f"{size / 1e9:,.{digits}f} GB"
+def rows() -> list[Row]:
+    """Every id of the contract's `page`, in its order."""
+    return [
+        measured("first_paint_s", "s", "<= 1", in_browser("first_paint_s")),
+        measured("slider_p95_ms", "ms", "<= 100", in_browser("slider_p95_ms")),
+        measured("page_kb", "kB", "<= 1000", page_kb),
+        measured("axe_serious", "", "== 0", in_browser("axe_serious")),
+        measured("same_bytes", "share", "== 1", same_bytes),
+        measured("load_p95_ms", "ms", "<= 200", load_p95_ms),
+    ]
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share 0..1 as a percentage."""
-    return f"{100 * share:.{digits}f} %"
+def in_browser(name: str) -> Callable[[], Measured]:
+    """What `bench.page_browser` measures under that name, where there is a browser."""
+
+    def measure() -> Measured:
+        if util.find_spec("bench.page_browser") is None:
+            raise CannotRunError("nothing here drives a browser yet")
+        found: Measured = import_module("bench.page_browser").measure(name)
+        return found
+
+    return measure
 
 
-def equation(left: str, result: float) -> str:
-    """`left = result` in code, for a test to work out again."""
-    return f"`{left} = {whole(result)}`"
+def drawn_fleet(random: Random) -> dict[str, Any]:
+    """One to three models on one or two kinds of cards: traffic, targets and wishes as people write them."""
+    names = random.sample(["chat", "code", "mail", "search"], random.randint(1, 3))
+    return {
+        "engine": random.choice(ENGINES[:3]),
+        "headroom": f"{random.choice([5, 10, 12, 20])}%",
+        "gpus": [_offer(random, card) for card in random.sample(CARDS, random.randint(1, 2))],
+        "models": [_model(random, name) for name in names],
+    }
 
 
-def main(name: str, render: Callable[[], str], description: str, argv: Sequence[str] | None = None) -> int:
-    """Write docs/`name`, or with --check say how it differs from what would be written (exit status 1)."""
-    parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the page instead of writing it")
-    options = parser.parse_args(argv)
-    path, text = DOCS / name, render()
-    if not options.check:
-        path.write_text(text, encoding="utf-8")
-        return 0
-    old = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    lines = list(difflib.unified_diff(old, text.splitlines(), f"docs/{name}", "as computed now", lineterm="", n=0))
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    return int(bool(lines))
+def _offer(random: Random, card: str) -> dict[str, Any]:
+    if random.random() < 0.5:
+        return {"type": card, "count": random.randint(1, 3)}
+    return {"type": card, "price": f"${random.randint(30, 400) / 100:.2f}/h", "max": random.randint(1, 4)}
+
+
+def _model(random: Random, name: str) -> dict[str, Any]:
+    p50 = random.randint(50, 1000)
+    lengths = {"p50": p50, "p95": p50 * random.randint(2, 4)}
+    model: dict[str, Any] = {"name": name, "model": random.choice(MODELS)}
+    if random.random() < 0.5:
+        model["traffic"] = {"concurrent": random.randint(1, 12), "context_tokens": lengths}
+    else:
+        rate = random.choice([0.1, 0.5, 1, 3])
+        model["traffic"] = {
+            "requests_per_second": rate,
+            "input_tokens": lengths,
+            "output_tokens": {"p50": 50, "p95": 200},
+        }
+        if random.random() < 0.5:
+            model["slo"] = {"ttft": "5s", "tpot": "120ms"}
+    if model["model"] == "BAAI/bge-m3":
+        model["traffic"] = {"requests_per_second": 2, "input_tokens": {"p50": 100, "p95": 400}}
+        model.pop("slo", None)
+    if random.random() < 0.3:
+        model["priority"] = random.randint(1, 20)
+    return model
+
+
+@contextmanager
+def server(*options: str) -> Iterator[str]:
+    """`cotenant ui` as a process of its own; its address. It must end by itself after SIGTERM."""
+    command = [sys.executable, "-m", "cotenant", "ui", "--port", "0", "--json", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        if process.stdout is None:
+            raise CannotRunError("the server has no stdout")
+        lines: list[str] = []
+        while not lines or lines[-1] != "}\n":
+            lines.append(process.stdout.readline())
+            if not lines[-1]:
+                raise CannotRunError("the server did not start")
+        yield json.loads("".join(lines))["url"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def ask(url: str, value: object = None, *, method: str | None = None) -> bytes:
+    """The body of an answer, whatever its status."""
+    data = None if value is None else json.dumps(value).encode()
+    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            found: bytes = answer.read()
+    except urllib.error.HTTPError as error:
+        found = error.read()
+    return found
+
+
+def planned(url: str, fleet: object) -> bytes:
+    """A plan over HTTP: the bytes of its result."""
+    job = json.loads(ask(f"{url}/api/plan", {"fleet": fleet}))["job"]
+    while json.loads(ask(f"{url}/api/jobs/{job}"))["state"] in ("waiting", "running"):
+        time.sleep(0.02)
+    return ask(f"{url}/api/jobs/{job}/result")
+
+
+def same_bytes() -> Measured:
+    """The share of fleets whose answers agree."""
+    same, feasible, refused = 0, 0, 0
+    with server() as url, TemporaryDirectory() as folder:
+        for seed in range(FLEETS):
+            fleet = drawn_fleet(Random(seed))
+            file = Path(folder) / "fleet.json"
+            file.write_text(json.dumps(fleet), encoding="utf-8")
+            page, line, python = planned(url, fleet), by_command(file), by_python(fleet)
+            same += page == line == python
+            feasible += b'"feasible": true' in page
+            refused += page.startswith(b'{\n  "errors"')
+    return same / FLEETS, {"fleets": FLEETS, "feasible": feasible, "refused": refused}
+
+
+def by_command(file: Path) -> bytes:
+    """What `cotenant plan FILE --json` prints."""
+    from click.testing import CliRunner
+
+    from cotenant.cli.root import cli
+
+    return CliRunner().invoke(cli, ["plan", str(file), "--json"], prog_name="cotenant").stdout_bytes
+
+
+def by_python(fleet: Mapping[str, Any]) -> bytes:
+    """What a caller of `cotenant.plan` writes down with the documents of the house."""
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.errors import CotenantError
+    from cotenant.report.document import error_document, plan_document
+
+    try:
+        document = plan_document(api.plan(fleet), catalogue=VERSION)
+    except CotenantError as error:
+        document = error_document(error)
+    return (json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def page_kb() -> Measured:
+    """The page with all that it loads, as it is sent, the catalogue included."""
+    import re
+
+    with server() as url:
+        seen: dict[str, int] = {}
+        pending = ["/", "/api/catalogue"]
+        while pending:
+            path = pending.pop()
+            request = urllib.request.Request(url + path, headers={"accept-encoding": "gzip"})
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                body = answer.read()
+                packed = answer.headers.get("content-encoding") == "gzip"
+            seen[path] = len(body)
+            if path == "/api/catalogue":
+                continue
+            import gzip
+
+            text = (gzip.decompress(body) if packed else body).decode("utf-8", "replace")
+            named = re.findall(
+                r"""["'](?:\./|/static/)([\w./-]+\.(?:js|mjs|css|svg|woff2|png|json))(?:\?v=\w+)?["']""", text
+            )
+            base = path.rsplit("/", 1)[0] if path.startswith("/static/") else "/static"
+            for name in named:
+                for whole in {f"{base}/{name}", f"/static/{name}"}:
+                    if whole not in seen and whole not in pending and _exists(url + whole):
+                        pending.append(whole)
+                        break
+    if len(seen) < 3:
+        raise CannotRunError("the page has no files yet")
+    return sum(seen.values()) / 1000, {"files": len(seen)}
+
+
+def _exists(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=30):
+            return True
+    except urllib.error.HTTPError:
+        return False
+
+
+def load_p95_ms() -> Measured:
+    """The 95th percentile of what fifty clients wait."""
+    long = {"fleet": _long_fleet(), "duration": "20000s"}
+    with server() as url:
+        quiet = asyncio.run(_load(url))
+        jobs = [json.loads(ask(f"{url}/api/simulate", long))["job"] for _ in range(2)]
+        while any(not json.loads(ask(f"{url}/api/jobs/{job}"))["progress"] for job in jobs):
+            time.sleep(0.1)
+        busy = asyncio.run(_load(url))
+        for job in jobs:
+            ask(f"{url}/api/jobs/{job}", method="DELETE")
+    return _at(quiet, 0.95), {
+        "clients": CLIENTS, "per_second": round(len(quiet) / SECONDS), "p50_ms": round(median(quiet), 1),
+        "p95_ms_beside_two_replays": round(_at(busy, 0.95), 1),
+    }  # fmt: skip
+
+
+def _long_fleet() -> dict[str, Any]:
+    traffic = {
+        "requests_per_second": 3,
+        "input_tokens": {"p50": 300, "p95": 900},
+        "output_tokens": {"p50": 99, "p95": 300},
+    }
+    return {
+        "gpus": [{"type": "L40S", "count": 1}],
+        "models": [{"name": "a", "model": MODELS[0], "traffic": traffic}],
+    }
+
+
+def _at(waits: list[float], share: float) -> float:
+    return sorted(waits)[int(share * (len(waits) - 1))]
+
+
+async def _load(url: str) -> list[float]:
+    """Milliseconds of each answer."""
+    waits: list[float] = []
+    end = time.perf_counter() + SECONDS
+    await asyncio.gather(*(_client(url, number, end, waits) for number in range(CLIENTS)))
+    return waits
+
+
+async def _client(url: str, number: int, end: float, waits: list[float]) -> None:
+    random = Random(number)
+    place = urlsplit(url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    while time.perf_counter() < end:
+        words = {
+            "model": random.choice(MODELS[:5]), "gpu": random.choice(CARDS), "engine": random.choice(ENGINES[:2]),
+            "concurrent": random.randint(1, 64), "context_tokens": {"p50": random.randint(100, 999), "p95": 4000},
+        }  # fmt: skip
+        body = json.dumps(words).encode()
+        head = f"POST /api/estimate HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Type: application/json\r\n"
+        head += f"Content-Length: {len(body)}\r\n\r\n"
+        began = time.perf_counter()
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in answer.split(b"\r\n", 1)[0]:
+            raise CannotRunError(answer.split(b"\r\n", 1)[0].decode())
+        length = int(answer.lower().split(b"content-length: ", 1)[1].split(b"\r\n", 1)[0])
+        await reader.readexactly(length)
+        waits.append((time.perf_counter() - began) * 1000)
+    writer.close()
+
+
+if __name__ == "__main__":
+    options = arguments("The page and its server.")
+    sys.exit(show(rows(), as_json=options.json))

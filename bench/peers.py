@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.page import DOCS
+from bench.markdown import DOCS
 from bench.peer_programs import OURS, PROGRAMS, PYTHON, Answer, Program, ask_cotenant
 from bench.peer_tasks import TASKS, Task
 from bench.peers_page import error_of, page, text

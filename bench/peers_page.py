@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.page import table
+from bench.markdown import table
 from bench.peer_programs import OURS, PROGRAMS
 from bench.peer_tasks import TASKS
 from bench.table import Row

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
-from bench.page import equation, gb, gib, main, percent, table, whole
+from bench.markdown import equation, gb, gib, main, percent, table, whole
 from cotenant import api
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.models import find_entry

@@ -27,7 +27,7 @@ def test_page_is_what_the_program_computes(claims: ModuleType, capsys: pytest.Ca
 def test_check_notices_another_figure(
     claims: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bench.page.DOCS", tmp_path)
+    monkeypatch.setattr("bench.markdown.DOCS", tmp_path)
     (tmp_path / "claims.md").write_text(PAGE.replace("131,072 B = 0.125 MiB", "131,073 B = 0.125 MiB", 1))
     assert claims.run(["--check"]) == 1
     assert "-| 35 |" in capsys.readouterr().out

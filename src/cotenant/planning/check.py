@@ -141,8 +141,11 @@ def _headroom(plan: Plan, fleet: Fleet) -> Iterator[str]:
         if gpu.used_bytes != offer.used_bytes:
             yield f"{_name(gpu)}: {gpu.used_bytes} bytes held by others, the fleet says {offer.used_bytes}"
         taken = _most_taken(plan, gpu, [share.replica for share in _all_shares(gpu)])
-        if gpu.capacity_bytes - offer.used_bytes - taken < fleet.headroom * gpu.capacity_bytes:
-            yield f"{_name(gpu)}: less headroom than asked"
+        free, asked = gpu.capacity_bytes - offer.used_bytes - taken, fleet.headroom * gpu.capacity_bytes
+        if free < 0:
+            yield f"{_name(gpu)}: {_gib(-free)} more than it has"
+        elif free < asked:
+            yield f"{_name(gpu)}: less headroom than asked, {_gib(free)} of {_gib(asked)}"
 
 
 def _loading(plan: Plan) -> Iterator[str]:
@@ -295,6 +298,10 @@ def _money(plan: Plan, fleet: Fleet) -> Iterator[str]:
         yield f"the cards cost {cost}, the plan says {plan.cost_per_hour}"
     if plan.feasible and plan.lower_bound > plan.objective_value + 1e-6:
         yield "the lower bound is above the value"
+
+
+def _gib(size: float) -> str:
+    return f"{size / 2**30:,.2f} GiB"
 
 
 def _name(gpu: GpuPlan) -> str:

@@ -100,7 +100,9 @@ class SimulateBody(Body):
 
 
 class Card(Body):
-    """A card of a plan: the `index`-th of node `node`."""
+    """The `index`-th card of node `node`; its type, where the plan does not hold it yet."""
+
+    type: Name | None = None
 
     node: Annotated[int, Field(ge=0, lt=2**31)]
     index: Annotated[int, Field(ge=0, lt=2**31)]

@@ -96,37 +96,45 @@ class Guard:
         return not self._rules.local and _is_address(name)
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        read, most, late = 0, self._most(scope), asyncio.get_running_loop().time() + self._rules.body_s
-        whole, answered = False, False
+        """With the whole body at hand, or none: what is too long or too slow never reaches the application."""
+        try:
+            body = await self._body(scope, receive)
+        except _TooLongError:
+            await _refuse(send, 413, f"at most {self._most(scope):,} bytes are read here", "")
+            return
+        except TimeoutError:
+            await _refuse(send, 408, "the request did not come to its end", "")
+            return
+        if body is None:
+            return
+        given = [body]
 
-        async def counted() -> Message:
-            nonlocal read, whole
-            if whole:  # only a hang-up may still come
-                return await receive()
-            async with asyncio.timeout_at(late):
-                message = await receive()
-            if message["type"] == "http.request":
-                read += len(message.get("body", b""))
-                whole = not message.get("more_body", False)
-                if read > most:
-                    raise _TooLongError
-            return message
+        async def whole() -> Message:
+            if given:
+                return {"type": "http.request", "body": given.pop(), "more_body": False}
+            return await receive()
 
         async def dressed(message: Message) -> None:
-            nonlocal answered
             if message["type"] == "http.response.start":
-                answered = True
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        try:
-            await self._app(scope, counted, dressed)
-        except _TooLongError:
-            if not answered:
-                await _refuse(send, 413, f"at most {most:,} bytes are read here", "")
-        except TimeoutError:
-            if not answered:
-                await _refuse(send, 408, "the request did not come to its end", "")
+        await self._app(scope, whole, dressed)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body; None where the client went away."""
+        parts, size, more = [], 0, scope["method"] not in ("GET", "HEAD")
+        async with asyncio.timeout(self._rules.body_s):
+            while more:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                if size > self._most(scope):
+                    raise _TooLongError
+                more = message.get("more_body", False)
+        return b"".join(parts)
 
 
 class _TooLongError(Exception):

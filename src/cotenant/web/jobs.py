@@ -83,6 +83,7 @@ class Board:
         self._queues: OrderedDict[str, deque[Job]] = OrderedDict()  # by client; the first one is next
         self._free = [Hand(bounds.job_bytes) for _ in range(bounds.workers)]
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     def submit(self, client: str, kind: str, asked: Mapping[str, Any], uploads: Mapping[str, Any]) -> Job:
         """A new job in its client's queue. Raises FullError."""
@@ -98,6 +99,13 @@ class Board:
         self._start()
         return job
 
+    async def answer(self, client: str, kind: str, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Job:
+        """A job at its end. Raises FullError."""
+        job = self.submit(client, kind, asked, known)
+        while job.state not in ENDED:
+            await job.changed.wait()
+        return job
+
     def find(self, job_id: str) -> Job | None:
         """The job of that id, while it is kept."""
         self.forget()
@@ -105,11 +113,14 @@ class Board:
 
     def ahead(self, job: Job) -> int:
         """How many jobs run before `job`, if nobody else comes."""
-        queue = self._queues.get(job.client)
-        if job.state != "waiting" or queue is None:
-            return 0
-        place = queue.index(job)
-        return sum(min(len(other), place + (other is not queue)) for other in self._queues.values())
+        turns = deque(deque(queue) for queue in self._queues.values())
+        for before in range(sum(map(len, turns))):
+            queue = turns.popleft()
+            if queue.popleft() is job:
+                return before
+            if queue:
+                turns.append(queue)
+        return 0
 
     async def cancel(self, job: Job) -> None:
         """End it, wherever it is; nothing happens to one that has ended."""
@@ -127,6 +138,7 @@ class Board:
 
     async def close(self) -> None:
         """Cancel everything and end all processes."""
+        self._closing = True
         for job in list(self._jobs.values()):
             await self.cancel(job)
         if self._tasks:
@@ -135,7 +147,7 @@ class Board:
             await hand.end()
 
     def _start(self) -> None:
-        while self._free and self._queues:
+        while self._free and self._queues and not self._closing:
             client, queue = next(iter(self._queues.items()))
             job = queue.popleft()
             if queue:
@@ -162,6 +174,7 @@ class Board:
             job.errors = [_fault(f"not done within {self.bounds.job_s:g} s", "ask for less, or give a time_limit")]
             self._end(job, "failed")
         except asyncio.CancelledError:
+            self._closing = self._closing or job.state not in ENDED  # not by us: the loop itself comes to its end
             self._end(job, "cancelled")
         finally:
             self._free.append(hand)

@@ -33,9 +33,12 @@ def refuse_path(text: object, path: str, what: str) -> None:
         )  # fmt: skip
 
 
-def opener(uploads: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel]:
-    """Opens what a request calls a model: an upload, raw figures, a name of the user's own, the catalogue's, the
-    hub's. Raises UnknownModelError for anything else, a path among them; no file is ever looked for."""
+def opener(known: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel]:
+    """Opens what a request calls a model: what is `known` (uploads, and what was opened before), raw figures, a
+    name of the user's own, the catalogue's, the hub's. No file is ever looked for.
+
+    Raises UnknownModelError for anything else, a path among them.
+    """
 
     def load(source: object) -> LoadedModel:
         from cotenant.edge.models import open_model, open_named
@@ -45,12 +48,10 @@ def opener(uploads: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel
         if not isinstance(source, str) or not 0 < len(source) <= 200:
             raise UnknownModelError("a model is named by text of at most 200 characters", hint=_HINT)
         name = source.strip()
+        if name in known:
+            return known[name]
         if UPLOAD.fullmatch(name):
-            if name not in uploads:
-                raise UnknownModelError(
-                    f"no upload {name}: it was sent away, or never came", hint="upload it again"
-                )
-            return uploads[name]
+            raise UnknownModelError(f"no upload {name}: it was forgotten, or never came", hint="upload it again")
         found = open_named(name)
         if found is None:
             raise UnknownModelError(f"no model {name[:80]!r} that a page may ask for", hint=_HINT)

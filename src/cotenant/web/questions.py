@@ -7,21 +7,25 @@ import binascii
 from functools import partial
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from cotenant.errors import InputError
 from cotenant.web import bodies
+from cotenant.web.checks import checked_document
 from cotenant.web.documents import written
+from cotenant.web.jobs import FullError
+from cotenant.web.running import client_of
 from cotenant.web.shelf import read_config, read_gguf
 from cotenant.web.state import State
-from cotenant.web.strict import StrictRoute, refusal
+from cotenant.web.strict import StrictRoute, faults, refusal
 
 
 def questions(state: State) -> APIRouter:
     """Paths that are answered at once."""
     router = APIRouter(prefix="/api", route_class=StrictRoute)
     _models(state, router)
+    _plans(state, router)
     return router
 
 
@@ -40,6 +44,54 @@ def _models(state: State, router: APIRouter) -> None:
         document = await state.quick(partial(inspected, loaded, name))
         answer = {"id": name, "name": loaded.spec.name, "inspect": document}
         return Response(written(answer), 201, media_type="application/json")
+
+
+def _plans(state: State, router: APIRouter) -> None:
+    @router.post("/check", response_model=dict[str, Any])
+    async def check(body: bodies.CheckBody) -> Response:
+        """A plan as it stands, or with a replica moved: `{ok, breaks, gpus, replicas, plan}`."""
+        asked = body.model_dump(exclude_none=True)
+
+        def answer() -> bytes:
+            plan, fleet = state.plan(asked)
+            return written(checked_document(plan, fleet, asked.get("move"), asked=asked))
+
+        return Response(await state.quick(answer), media_type="application/json")
+
+    @router.post("/deploy", response_model=dict[str, Any])
+    async def deploy(body: bodies.DeployBody) -> Response:
+        """A plan as files for a target: the bytes of `cotenant deploy --json`. Nothing is written."""
+        answer = await state.quick(partial(deployed, body.plan, body.target))
+        return Response(answer, media_type="application/json")
+
+    @router.post("/explain", response_model=dict[str, Any])
+    async def explain(body: bodies.ExplainBody, request: Request) -> Response:
+        """Where every byte went, from an engine's own log: the bytes of `cotenant explain --json`."""
+        asked = body.model_dump(exclude_none=True)
+        if body.model is not None:
+            await state.model(body.model)
+        names = state.named_in(body.model)
+        try:
+            job = await state.short.answer(client_of(request), "explain", asked, names)
+        except FullError as full:
+            return refusal(429, full.reason, "wait a little", retry_after="2")
+        return faults(422, job.errors) if job.errors else Response(job.result, media_type="application/json")
+
+
+def deployed(document: dict[str, Any], target: str) -> bytes:
+    """Raises InputError for an unknown target or a file whose name would leave its folder."""
+    from cotenant.catalogue import VERSION
+    from cotenant.deployment.targets import export, find_target
+    from cotenant.readers.plan_document import read_plan
+    from cotenant.report.deployment_document import deployment_document
+
+    find_target(target)
+    found = export(read_plan(document), target)
+    for one in found.files:
+        parts = one.name.split("/")
+        if "\\" in one.name or any(part in ("", ".", "..") for part in parts):
+            raise InputError(f"{one.name[:80]!r} is no name inside a folder", path="$.plan")
+    return written(deployment_document(found, catalogue=VERSION))
 
 
 def _uploaded(body: bodies.ModelBody) -> Any:

@@ -79,7 +79,7 @@ def _followed(state: State, router: APIRouter) -> None:
 def submitted(state: State, request: Request, kind: str, asked: Mapping[str, Any]) -> Response:
     """The job's id, or 429 where the queue takes no more."""
     try:
-        job = state.board.submit(client_of(request), kind, asked, state.shelf.uploads)
+        job = state.board.submit(client_of(request), kind, asked, state.named_in(asked))
     except FullError as full:
         return refusal(429, full.reason, "cancel one, or wait", retry_after="5")
     return Response(compact({"job": job.id}), 202, media_type="application/json")

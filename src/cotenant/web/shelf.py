@@ -24,16 +24,16 @@ class Shelf:
 
     def __init__(self) -> None:
         self.uploads: OrderedDict[str, LoadedModel] = OrderedDict()
-        self._opened: OrderedDict[str, LoadedModel] = OrderedDict()
+        self.opened: OrderedDict[str, LoadedModel] = OrderedDict()
 
     def known(self, source: object) -> LoadedModel | None:
         """The model, where nobody outside must be asked for it; None where the hub must."""
         if not isinstance(source, str):
             return opener(self.uploads)(source)
         name = source.strip()
-        if name in self._opened:
-            self._opened.move_to_end(name)
-            return self._opened[name]
+        if name in self.opened:
+            self.opened.move_to_end(name)
+            return self.opened[name]
         if UPLOAD.fullmatch(name) or not _asks_hub(name):
             return self.open(name)
         return None
@@ -45,7 +45,7 @@ class Shelf:
     def keep(self, name: str, found: LoadedModel) -> None:
         """Remember what a name was found to be."""
         if not UPLOAD.fullmatch(name):
-            _put(self._opened, name, found, _MOST_OPENED)
+            _put(self.opened, name, found, _MOST_OPENED)
 
     def add(self, found: LoadedModel) -> str:
         """The id of a new upload; the one that came first goes where there are too many."""
@@ -98,13 +98,12 @@ def read_gguf(head: bytes, size_bytes: int | None, name: str | None) -> LoadedMo
         raise InputError("the head is longer than the file", path="$.size_bytes")
 
     def read(offset: int, length: int) -> bytes:
-        if offset + length > len(head) and offset < size:
-            wanted = min(length, size - offset)
-            if offset + wanted > len(head):
-                raise FormatError(
-                    f"the header goes on past the {len(head):,} bytes that came",
-                    hint=f"send more of the file, up to {UPLOAD_BYTES:,} bytes", path="$.gguf",
-                )  # fmt: skip
+        """As a file is read; what is asked for beyond its need may stay out."""
+        if len(head) <= offset < size:
+            raise FormatError(
+                f"the header goes on past the {len(head):,} bytes that came",
+                hint=f"send more of the file, up to {UPLOAD_BYTES:,} bytes", path="$.gguf",
+            )  # fmt: skip
         return head[offset : offset + length]
 
     header = gguf.read_header(read, size, path="the upload")

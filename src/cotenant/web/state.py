@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import json
+from collections import ChainMap, OrderedDict
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
+from cotenant.errors import InputError
 from cotenant.web.assets import Assets
 from cotenant.web.jobs import Board, Bounds
 from cotenant.web.live import Gateway
 from cotenant.web.shelf import Shelf
+from cotenant.web.work import open_fleet, plan_of
+
+if TYPE_CHECKING:
+    from cotenant.domain.fleet import Fleet
+    from cotenant.domain.plan import Plan
 
 T = TypeVar("T")
-_SHORT_S = 60.0
+_SHORT_S, _FLEETS = 60.0, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,8 @@ class State:
             )
         )
         self.gateway = None if options.gateway is None else Gateway(options.gateway)
-        self._quick = ThreadPoolExecutor(2, thread_name_prefix="answer")
+        self._fleets: OrderedDict[str, Fleet] = OrderedDict()
+        self._quick = ThreadPoolExecutor(4, thread_name_prefix="answer")
         self._hub = ThreadPoolExecutor(4, thread_name_prefix="hub")
 
     async def model(self, source: object) -> LoadedModel:
@@ -54,6 +63,29 @@ class State:
         if isinstance(source, str):
             self.shelf.keep(source.strip(), found)
         return found
+
+    def named_in(self, asked: object) -> dict[str, LoadedModel]:
+        """What is known of the models that a question names: a worker need not ask for them again."""
+        text = json.dumps(asked)
+        known = ChainMap(self.shelf.uploads, self.shelf.opened)
+        return {name: found for name, found in known.items() if json.dumps(name) in text}
+
+    def fleet(self, source: Mapping[str, Any] | str) -> Fleet:
+        """A fleet, read once however often it is asked about. Raises InputErrors with every fault."""
+        key = json.dumps(source)
+        if key not in self._fleets:
+            self._fleets[key] = open_fleet(source, self.named_in(source))
+            while len(self._fleets) > _FLEETS:
+                self._fleets.popitem(last=False)
+        return self._fleets[key]
+
+    def plan(self, asked: Mapping[str, Any]) -> tuple[Plan, Fleet]:
+        """A plan's document with its fleet, or with the one that is given beside it. Raises InputErrors."""
+        source = asked.get("fleet") or asked["plan"].get("fleet")
+        if not isinstance(source, (Mapping, str)):
+            raise InputError("the plan does not hold the fleet that it was made for", path="$.plan.fleet")
+        fleet = self.fleet(source)
+        return plan_of(asked["plan"], fleet), fleet
 
     async def quick(self, function: Callable[[], T]) -> T:
         """What takes milliseconds, beside the loop."""

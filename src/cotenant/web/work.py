@@ -1,6 +1,6 @@
 """The long questions, as functions that a worker process runs: a plan, a replay, a precision matrix's kin.
 
-Each takes what a request said and what its uploads are, and returns the bytes of the command line's `--json`.
+Each takes what a request said and what it calls models, and returns the bytes of the command line's `--json`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from cotenant.domain.fleet import Fleet
     from cotenant.domain.plan import Plan
 
-Uploads = Mapping[str, LoadedModel]
+Known = Mapping[str, LoadedModel]
 Tell = Callable[[Mapping[str, Any]], None]
 """Told what is being done: `message`, and what is known by then (`cost`, `bound`, `gap`)."""
 
 
-def plan_job(asked: Mapping[str, Any], uploads: Uploads, tell: Tell) -> bytes:
+def plan_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     """`asked`: fleet (mapping or text), seed, replay, why, time_limit. As `cotenant plan FLEET --json`."""
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.document import plan_document
 
     found = api.plan(
-        open_fleet(asked["fleet"], uploads), seed=asked.get("seed") or 0, replay=bool(asked.get("replay")),
+        open_fleet(asked["fleet"], known), seed=asked.get("seed") or 0, replay=bool(asked.get("replay")),
         why=bool(asked.get("why")), time_limit=asked.get("time_limit"),
         progress=lambda words: tell({"message": words}),
     )  # fmt: skip
@@ -36,7 +36,7 @@ def plan_job(asked: Mapping[str, Any], uploads: Uploads, tell: Tell) -> bytes:
     return written(plan_document(found, catalogue=VERSION))
 
 
-def simulate_job(asked: Mapping[str, Any], uploads: Uploads, tell: Tell) -> bytes:
+def simulate_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     """`asked`: plan (a document) or fleet, policy, seed, duration, arrivals, patience. As `cotenant simulate`."""
     from cotenant.catalogue import VERSION
     from cotenant.edge.simulations import Run, prepare, replayed, with_arrivals
@@ -54,27 +54,44 @@ def simulate_job(asked: Mapping[str, Any], uploads: Uploads, tell: Tell) -> byte
     duration = asked.get("duration")
     span = None if duration is None else parse_seconds(duration)
     patience, how = parse_seconds(asked.get("patience") or "10s"), arrivals_from(asked.get("arrivals"))
-    found, question = opened(asked, uploads)
+    found, question = opened(asked, known)
     question = with_arrivals(question, how)
     ready = prepare(question, found, (), apart=policy not in TOGETHER, progress=told)
     replay = replayed({policy: ready}, span, patience, Run(policy, asked.get("seed") or 0), progress=told)
     return written(replay_document(replay, catalogue=VERSION))
 
 
-JOBS: Mapping[str, Callable[[Mapping[str, Any], Uploads, Tell], bytes]] = {
+def explain_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """`asked`: log (its text), model, gpu. As `cotenant explain LOG --json`."""
+    from cotenant import api
+    from cotenant.catalogue import VERSION
+    from cotenant.report.explain_document import explain_document
+
+    text, model = asked["log"], asked.get("model")
+    found = api.explain(
+        text if "\n" in text else text + "\n",  # a line alone would be a file's name
+        model=None if model is None else opener(known)(model),
+        gpu=asked.get("gpu"),
+        progress=lambda words: tell({"message": words}),
+    )
+    return written(explain_document(found, catalogue=VERSION))
+
+
+JOBS: Mapping[str, Callable[[Mapping[str, Any], Known, Tell], bytes]] = {
     "plan": plan_job,
     "simulate": simulate_job,
+    "explain": explain_job,
 }
 
 
-def open_fleet(source: object, uploads: Uploads) -> Fleet:
+def open_fleet(source: object, known: Known) -> Fleet:
     """A fleet from a mapping or the text of a fleet file. Raises InputErrors with every fault."""
     from cotenant.edge.own_gpus import own_gpus
     from cotenant.errors import InputError
     from cotenant.readers.fleet import fleet_from, read_fleet
     from cotenant.readers.yaml_text import read_document
 
-    load = opener(uploads)
+    load = opener(known)
     if isinstance(source, str):
         checked_fleet(read_document(source, path="the fleet").value)
         return read_fleet(source, load_model=load, load_trace=no_trace, path="the fleet", extra=own_gpus())
@@ -84,19 +101,32 @@ def open_fleet(source: object, uploads: Uploads) -> Fleet:
     return fleet_from(source, load_model=load, load_trace=no_trace, extra=own_gpus())
 
 
-def opened(asked: Mapping[str, Any], uploads: Uploads) -> tuple[Plan | None, Fleet]:
+def opened(asked: Mapping[str, Any], known: Known) -> tuple[Plan | None, Fleet]:
     """What was asked about: a plan with the fleet that it was made for, or a fleet alone."""
     from cotenant.edge.plans import plan_and_fleet
     from cotenant.errors import InputError
 
-    document = asked.get("plan")
+    document, source = asked.get("plan"), asked.get("fleet")
     if document is None:
-        return None, open_fleet(asked.get("fleet"), uploads)
+        return None, open_fleet(source, known)
+    if source is not None:
+        fleet = open_fleet(source, known)
+        return plan_of(document, fleet), fleet
     checked_plan(document)
-    both = plan_and_fleet(document, load_model=opener(uploads), load_trace=no_trace)
+    both = plan_and_fleet(document, load_model=opener(known), load_trace=no_trace)
     if both is None:
         raise InputError("this is no plan", hint="the document that /api/plan answers with", path="$.plan")
     return both
+
+
+def plan_of(document: Mapping[str, Any], fleet: Fleet) -> Plan:
+    """A plan's document beside a fleet that is not, or no longer, the one that it was made for. Raises InputErrors
+    where it runs what the fleet does not ask for."""
+    from cotenant.edge.plans import beside_bytes
+    from cotenant.planning.adopted import adopted
+    from cotenant.readers.plan_document import read_plan
+
+    return adopted(read_plan(document), fleet, beside_bytes(document))
 
 
 def checked_plan(document: object) -> None:

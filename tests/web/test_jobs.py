@@ -1,0 +1,146 @@
+"""The queue: fair, bounded, and a cancel that stops what runs. Workers are real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cotenant.web.jobs import Board, Bounds, FullError, Job
+from tests.web.conftest import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+TRIO = (ROOT / "examples" / "a100-trio.yaml").read_text()
+RAW = (ROOT / "examples" / "raw-figures.yaml").read_text()
+LONG = {"fleet": RAW, "duration": "40000s"}  # minutes of replay
+
+
+def workers() -> list[psutil.Process]:
+    """Worker processes of this one that run."""
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        try:
+            if "cotenant.web.worker" in one.cmdline() and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def test_clients_take_turns_and_a_place_in_the_queue_is_told() -> None:
+    async def run() -> list[str]:
+        board, order = Board(Bounds(workers=1)), []
+
+        async def follow(job: Job, name: str) -> None:
+            while job.state == "waiting":
+                await job.changed.wait()
+            order.append(name)
+
+        asked = {"log": "x\n"}
+        jobs = [(board.submit(who, "explain", asked, {}), f"{who}{n}") for who in "aaab" for n in [len(order)]]
+        waiting = [job for job, _ in jobs if job.state == "waiting"]
+        assert [board.ahead(job) for job in waiting] == [0, 2, 1]
+        await asyncio.gather(*(follow(job, name[0]) for job, name in jobs))
+        await board.close()
+        return order
+
+    assert asyncio.run(run()) == ["a", "a", "b", "a"]
+
+
+def test_the_queue_is_bounded() -> None:
+    async def run() -> None:
+        board = Board(Bounds(workers=1, waiting=3, per_client=2))
+        for who in ("a", "a", "b", "c"):
+            board.submit(who, "simulate", LONG, {})
+        with pytest.raises(FullError, match="2 jobs of yours"):
+            board.submit("a", "simulate", LONG, {})
+        with pytest.raises(FullError, match="3 jobs wait already"):
+            board.submit("d", "simulate", LONG, {})
+        await board.close()
+
+    asyncio.run(run())
+
+
+def test_results_are_let_go() -> None:
+    async def run() -> None:
+        board = Board(Bounds(workers=1, kept=2, kept_s=0.3))
+        jobs = [await board.answer("a", "explain", {"log": "x\n"}, {}) for _ in range(3)]
+        assert [board.find(job.id) is None for job in jobs] == [True, False, False]
+        await asyncio.sleep(0.4)
+        assert all(board.find(job.id) is None for job in jobs)
+        await board.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [(Bounds(workers=1, job_s=4.0), "not done within 4 s"), (Bounds(workers=1, job_bytes=2**27), "memory")],
+)
+def test_time_and_memory_are_bounded(bounds: Bounds, says: str) -> None:
+    async def run() -> Job:
+        board = Board(bounds)
+        job = await board.answer("a", "simulate", LONG, {})
+        following = await board.answer("a", "explain", {"log": "x\n"}, {}) if "within" in says else None
+        await board.close()
+        assert following is None or "without a line" in following.errors[0]["error"]
+        return job
+
+    job = asyncio.run(run())
+    assert job.state == "failed"
+    assert says in job.errors[0]["error"]
+    assert workers() == []
+
+
+def test_a_cancel_stops_the_process(page: Page) -> None:
+    before = {one.pid for one in workers()}
+    job = page.post("/api/simulate", LONG).document["job"]
+    while not page.get(f"/api/jobs/{job}").document["progress"]:
+        time.sleep(0.05)
+    busy = [one for one in workers() if one.pid not in before or one.cpu_percent(0.2) > 30]
+    assert busy
+    answer = page.ask("DELETE", f"/api/jobs/{job}").document
+    assert answer["state"] == "cancelled"
+    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in busy)
+    assert page.get(f"/api/jobs/{job}/result").status == 404
+    assert page.ask("DELETE", f"/api/jobs/{job}").document["state"] == "cancelled"
+
+
+def test_events_tell_how_it_goes(page: Page) -> None:
+    job = page.post("/api/plan", {"fleet": TRIO}).document["job"]
+    answer = page.get(f"/api/jobs/{job}/events")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [
+        dict(line.split(": ", 1) for line in part.splitlines())
+        for part in answer.body.decode().strip().split("\n\n")
+    ]
+    names = [one.get("event") for one in events if "event" in one]
+    assert names[-1] == "done"
+    assert "progress" in names
+    assert '"gap": 0.0' in [one["data"] for one in events if one.get("event") == "progress"][-1]
+    state = page.get(f"/api/jobs/{job}").document
+    assert state["state"] == "done"
+    assert state["result"]["schema"] == "cotenant/plan/1"
+
+
+def test_what_there_is_not_is_not_found(page: Page) -> None:
+    for path in ("/api/jobs/x", "/api/jobs/x/result", "/api/jobs/x/events", "/api/nothing", "/nothing"):
+        answer = page.get(path)
+        assert answer.status == 404
+        assert answer.errors
+    assert page.ask("DELETE", "/api/jobs/x").status == 404
+    assert page.get("/api/live").status == 404
+
+
+def test_too_many_jobs_are_refused_with_a_time_to_wait(page: Page) -> None:
+    bodies: list[Any] = [page.post("/api/simulate", LONG, x_client="greedy") for _ in range(20)]
+    assert {one.status for one in bodies} == {202, 429}
+    full = next(one for one in bodies if one.status == 429)
+    assert full.headers["retry-after"]
+    for one in bodies:
+        if one.status == 202:
+            page.ask("DELETE", f"/api/jobs/{one.document['job']}")

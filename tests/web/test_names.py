@@ -1,0 +1,92 @@
+"""What a request may name, and that no path is ever followed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotenant.errors import CotenantError, InputErrors, UnknownModelError
+from cotenant.web.names import checked_fleet, checked_words, is_hub_id, opener
+from tests.web.conftest import LLAMA, Page
+
+PATHS = [
+    "/etc/passwd", "./model", "../model", "~/model", "model/", "/", "..", ".", "a/../b", "a/b/c", "C:\\model",
+    "a\\b",
+    "file:///etc/passwd", "http://169.254.169.254/x", "https://hub/x", "config.json", "a/config.json", "a/b.gguf",
+    "\\\\host\\share", "a/b\0", "{model: 1}", '{"path": "/etc"}', "-", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_is_no_model(page: Page, path: str) -> None:
+    for answer in (
+        page.post("/api/estimate", {"model": path, "gpu": "L4"}),
+        page.post("/api/models", {"hub": path}),
+        page.job("/api/plan", {"fleet": {"gpus": [{"type": "L4", "count": 1}], "models": [
+            {"name": "a", "model": path, "traffic": {"concurrent": 1, "context_tokens": {"p95": 100}}}]}})
+        if path in ("/etc/passwd", "./model", "a/b.gguf") else page.post("/api/models", {"hub": path}),
+    ):  # fmt: skip
+        assert answer.status == 422
+        assert answer.errors
+
+
+@pytest.mark.parametrize("path", [one for one in PATHS if one not in ("", "config.json")])
+def test_a_path_is_refused_wherever_one_could_stand(path: str) -> None:
+    for words in (
+        {"speculative_config": {"method": "draft", "model": path}},
+        {"options": {"speculative_draft_model_path": path}},
+        {"adapters": [{"name": "a", "rank": 8, "source": path}]},
+    ):
+        with pytest.raises(InputErrors):
+            checked_words(words)
+    for model in (
+        {"quantization": [{"fp8": path}]},
+        {"adapters": [{"name": "a", "rank": 8, "source": path}]},
+        {"speculative_config": {"model": path}},
+        {"traffic": {"trace": path}},
+    ):
+        with pytest.raises(InputErrors) as caught:
+            checked_fleet({"models": [model]})
+        assert caught.value.faults()[0].path.startswith("$.models[0].")
+
+
+def test_a_folder_of_the_name_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command line would open from its working folder, a page gets from the catalogue."""
+    (tmp_path / LLAMA).mkdir(parents=True)
+    (tmp_path / LLAMA / "config.json").write_text("{}")
+    (tmp_path / "own" / "model").mkdir(parents=True)
+    (tmp_path / "own" / "model" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    load = opener({})
+    assert load(LLAMA).spec.num_parameters == 8_030_261_248
+    with pytest.raises(CotenantError) as caught:
+        load("own/model")
+    assert str(tmp_path) not in str(caught.value)
+
+
+@given(st.text(alphabet="ab/.~:\\@-_ \0%", max_size=20))
+def test_what_passes_for_a_hub_id_has_two_plain_parts(text: str) -> None:
+    if is_hub_id(text):
+        name = text.partition("@")[0].partition(":")[0]
+        assert name.count("/") == 1
+        assert ".." not in text
+        assert not set(text) & set("\\~ \0%")
+        assert not text.startswith(("/", "."))
+
+
+@pytest.mark.parametrize("name", [None, 7, [], True, "x" * 201])
+def test_other_values_are_no_models(name: object) -> None:
+    with pytest.raises(UnknownModelError):
+        opener({})(name)
+
+
+def test_drafts_adapters_and_checkpoints_may_be_hub_ids() -> None:
+    checked_words({"adapters": [{"name": "a", "rank": 8, "source": "owner/adapter"}]})
+    checked_words({"speculative_config": {"model": "owner/draft", "num_speculative_tokens": 2}})
+    checked_fleet({"models": [{"quantization": ["fp8", {"awq-int4": "owner/model-awq"}]}]})
+    for odd in (None, 7, [], {}, {"models": 7}, {"models": [7, {}]}, {"models": [{"adapters": 7, "traffic": 7}]}):
+        checked_fleet(odd)
