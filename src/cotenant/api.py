@@ -460,6 +460,7 @@ def verify(
     rounds: int = 1,
     seed: int = 0,
     traffic: str | None = None,
+    key_env: str | None = None,
     metrics: str = "auto",
     watch: str | None = None,
     every: str = "10s",
@@ -471,13 +472,13 @@ def verify(
     """A plan measured on its live engines: predicted beside measured, a verdict a line of the checklist.
 
     `plan` is a plan, its JSON, or a fleet, which is planned first. Engines run already at `urls` (by replica or
-    model), with their `logs` and `pids` where these are at hand; the others are started here and stopped again.
-    Load comes from the plan's own traffic (`fleet`, where the plan does not hold it), drawn from `seed`, up to the
-    plan's limits, then as it comes for `traffic` (``60s``); a pool fuller than `max_kv` or more than `max_errors`
-    failed requests end it. What was done is
-    kept in `state`, so that a run that broke off goes on (unless `fresh`). With `calibration` what was measured is
-    kept for later estimates. Raises InputError for a plan for other hardware, an engine that is missing;
-    EngineError for one that does not come up.
+    model), with their `logs` and `pids` where these are at hand and a key in the environment's `key_env`; the
+    others are started here and stopped again. Load comes from the plan's own traffic (`fleet`, where the plan does
+    not hold it), drawn from `seed`, up to the plan's limits, then as it comes for `traffic` (``60s``). A pool
+    fuller than `max_kv` ends the steps of its replica, more than `max_errors` failed requests in a step the whole.
+    What was done is kept in `state`, so that a run that broke off goes on (unless `fresh`). With `calibration` what
+    was measured is kept for later estimates. Raises InputError for a plan for other hardware, an engine that is
+    missing; EngineError for one that does not come up.
     """
     from cotenant.edge.verifying.asked import asked_from
     from cotenant.edge.verifying.run import verify_plan
@@ -486,7 +487,7 @@ def verify(
     asked = asked_from(
         urls=urls, logs=logs, pids=pids, quick=quick, max_kv=max_kv, max_errors=max_errors, max_tokens=max_tokens,
         max_concurrency=max_concurrency, rounds=rounds, seed=seed, metrics=metrics, watch=watch, every=every,
-        state=state, fresh=fresh, calibration=calibration, traffic=traffic,
+        state=state, fresh=fresh, calibration=calibration, traffic=traffic, key_env=key_env,
     )  # fmt: skip
     return verify_plan(*plan_and_requests(plan, fleet, tell), asked, progress=tell)
 

@@ -86,7 +86,7 @@ def test_engines_are_started_measured_and_stopped(stub, tmp_path):
     assert chat.readings["loaded"].total_bytes > 5 * MIB
     lines = {(line.replica, line.check): line for line in found.findings}
     assert lines["chat-1", "the edge is where planned"].held is Held.NO  # the stub refuses no length
-    assert lines["chat-1", "no model starves another"].held is not Held.UNKNOWN
+    assert {"chat-1", "code-1"} == {name for name, check in lines if check == "no model starves another"}
     assert not found.holds
     assert running(stub) == []
     assert not (tmp_path / "state" / "journal.json").exists()  # it came to its end
@@ -305,3 +305,50 @@ def test_pages_of_a_file_are_counted(tmp_path):
         resident, _ = file_pages(os.getpid(), str(path))
         assert resident == 8 * MIB
     assert file_pages(os.getpid(), "/nowhere") == (0, 0)
+
+
+def test_the_command_says_it_in_json_in_a_page_and_by_its_status(stub, tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from cotenant.cli.root import cli
+
+    place, page = plan_of(tmp_path, port=port()), tmp_path / "report.html"
+    words = ["verify", str(place), "--quick", "--state", str(tmp_path / "state"), "--html", str(page), "--json"]
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 3  # the stub refuses no length
+    document = json.loads(done.stdout)
+    assert document["schema"] == "cotenant/verify/1"
+    assert {line["verdict"] for line in document["findings"]} <= {"holds", "off", "unknown"}
+    assert "<figure>" in page.read_text()
+    bad = CliRunner().invoke(cli, [*words, "--url", "chat"])
+    assert bad.exit_code == 1
+    assert "is not NAME=VALUE" in json.loads(bad.stdout)["errors"][0]["error"]
+
+
+def test_keys_come_from_the_environment_alone(stub, tmp_path, monkeypatch):
+    number = port()
+    key = {"LLAMA_API_KEY": "a-key-of-theirs"}
+    theirs = subprocess.Popen([sys.executable, "-S", str(STUB), "--port", str(number)], env=os.environ | key)
+    try:
+        place, url = plan_of(tmp_path, port=port()), f"http://127.0.0.1:{number}"
+        asked = {"urls": {"chat": url}, "quick": True, "state": str(tmp_path / "state")}
+        with pytest.raises(InputError, match="no key in the environment"):
+            cotenant.verify(str(place), key_env="NO_SUCH_KEY", **asked)
+        assert "401" in cotenant.verify(str(place), **asked).stopped
+        monkeypatch.setenv("THEIR_KEY", "a-key-of-theirs")
+        assert not cotenant.verify(str(place), key_env="THEIR_KEY", **asked).stopped
+    finally:
+        theirs.kill()
+        theirs.wait()
+
+
+def test_an_engine_of_another_version_is_told():
+    from cotenant.edge.verifying.engine import version_of
+    from tests.edge.test_recorded_metrics import serving
+
+    with serving('{"version": "0.22.1"}') as url:
+        assert version_of(url, "vllm") == "0.22.1"
+    with serving('{"build_info": "b11000-abc"}') as url:
+        assert version_of(url, "llama.cpp") == "b11000-abc"
+    with serving("[1]") as url:
+        assert version_of(url, "vllm") is None

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--log", "logs", multiple=True, metavar="NAME=FILE", help="The log of an engine that runs already.")
 @click.option("--pid", "pids", multiple=True, metavar="NAME=PID", help="Its process, for what it holds.")
+@click.option("--key-env", metavar="NAME", help="The environment variable with the key of engines at --url.")
 @click.option(
     "--engine-binary", "binaries", multiple=True, metavar="ENGINE=PATH", help="Where an engine's program is."
 )

@@ -48,7 +48,8 @@ def keep(
         before = _measurements(found, path) if found is not None else []
         others = [one for one in before if one["source"] != source]
         entry = {"source": source, "pairs": {name: list(pair) for name, pair in sorted(pairs.items())}}
-        return {"schema": SCHEMA, **told, "measurements": [*others, entry][-_MOST:]}
+        kept = [*others, entry][-_MOST:]
+        return {"schema": SCHEMA, **told, "fit": _fit(kept), "measurements": kept}
 
     return _profile(update_json(path, add), path)
 
@@ -114,16 +115,33 @@ def _profile(found: Any, path: Path) -> CalibrationProfile:
     from cotenant.verification.fit import profile
 
     measured = _measurements(found, path)
-    pairs: dict[str, list[tuple[float, float]]] = {}
-    for one in measured:
-        for name, (value, expected) in one["pairs"].items():
-            pairs.setdefault(name, []).append((value, expected))
+    pairs = _pairs(measured)
     who = f"{found['engine']} {found['version']} on {found['gpu']}, {found['family'] or 'any family'}"
     many = f"{len(measured)} measurement{'s' if len(measured) > 1 else ''}"
     return profile(
         pairs, engine=found["engine"], version=found["version"], gpu=found["gpu"], family=found["family"],
         provenance=f"{who}, {many}",
     )  # fmt: skip
+
+
+def _fit(measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was fitted and what it leaves of each measurement, for who reads the file: it is fitted anew on use."""
+    from cotenant.verification.fit import factor, residuals
+
+    found: dict[str, Any] = {}
+    for name, pairs in _pairs(measured).items():
+        one = factor(name, pairs)
+        left = [round(each, 5) for each in residuals(pairs, one)]
+        found[name] = {"value": one.value, "low": one.low, "high": one.high, "residuals": left}
+    return found
+
+
+def _pairs(measured: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for one in measured:
+        for name, (value, expected) in one["pairs"].items():
+            found.setdefault(name, []).append((value, expected))
+    return found
 
 
 def _measurements(found: Any, path: Path) -> Sequence[dict[str, Any]]:

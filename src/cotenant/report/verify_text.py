@@ -72,12 +72,17 @@ def _terms(one: ReplicaVerified, *, narrow: bool) -> Table:
             "-" if expected is None else format_bytes(expected.value),
             "-" if expected is None else _span(expected.low, expected.high),
             "-" if term.measured is None else format_bytes(term.measured),
-            "-" if ratio is None else f"{ratio - 1:+.1%}",
+            "-" if ratio is None else off_by(ratio),
             str(term.held),
             *(() if narrow else (term.source,)),
             style="" if term.held is not Held.NO else "red",
         )
     return grid
+
+
+def off_by(ratio: float) -> str:
+    """measured / predicted as a signed percentage; no minus before a zero."""
+    return f"{round(ratio - 1, 3) + 0.0:+.1%}"
 
 
 def _span(low: int, high: int) -> str:

@@ -68,7 +68,7 @@ def _term_lines(subject: Subject, terms: Sequence[Term]) -> Iterator[Finding]:
             text = f"predicted {format_bytes(expected.value)}; {term.source}"
         else:
             off = (term.measured - expected.value) / expected.value if expected.value else 0.0
-            share = f" ({off:+.1%})" if expected.value else ""
+            share = f" ({round(off, 3) + 0.0:+.1%})" if expected.value else ""
             text = f"predicted {format_bytes(expected.value)}, measured {format_bytes(term.measured)}{share}"
         yield Finding(term.name, subject.id, term.held, text)
 

@@ -29,6 +29,7 @@ class Asked:
     watch_s: float = 0.0
     every_s: float = 10.0
     calibration: bool = True
+    key: str = ""
 
 
 def asked_from(
@@ -50,6 +51,7 @@ def asked_from(
     fresh: bool,
     calibration: bool,
     traffic: str | None = None,
+    key_env: str | None = None,
 ) -> Asked:
     """Raises InputError for what cannot be meant."""
     every_s = parse_seconds(every)
@@ -69,7 +71,17 @@ def asked_from(
         ),
         seed=seed, state=None if state is None else Path(state), fresh=fresh, metrics=metrics,
         watch_s=0.0 if watch is None else parse_seconds(watch), every_s=every_s, calibration=calibration,
+        key=_key(key_env),
     )  # fmt: skip
+
+
+def _key(variable: str | None) -> str:
+    if variable is None:
+        return ""
+    found = os.environ.get(variable, "")
+    if not found or not found.isascii() or not found.isprintable():
+        raise InputError(f"no key in the environment's {variable[:60]!r}", path="--key-env")
+    return found
 
 
 def _file(name: str, place: str | os.PathLike[str]) -> Path:

@@ -28,12 +28,12 @@ class LiveEngine:
 
     def __init__(
         self, launch: Launch, *, log: Path | None, device_bytes: DeviceBytes, pid: int | None = None,
-        start_s: float = 900.0,
+        start_s: float = 900.0, key: str = "",
     ) -> None:  # fmt: skip
         self.launch, self.log_path, self.device_bytes, self.start_s = launch, log, device_bytes, start_s
         self.driver = find_driver(launch.engine)
         self.url = launch.url or f"http://127.0.0.1:{launch.port}"
-        self.pid = pid
+        self.pid, self.key = pid, key
         self.process: EngineProcess | None = None
         self._log_from = 0
 
@@ -47,7 +47,7 @@ class LiveEngine:
         if self.ours and not self._runs():
             self._launch()
         end = time.monotonic() + self.start_s
-        while (health := self.driver.health(self.url)) is not Health.READY:
+        while (health := self.driver.health(self.url, key=self.key)) is not Health.READY:
             if self.ours and not self._runs():
                 raise EngineError(f"{self.launch.id} ended while it started", hint=_hint(self.log_path))
             if not self.ours and health is Health.SILENT and time.monotonic() > end - self.start_s + 10:
@@ -75,7 +75,7 @@ class LiveEngine:
             device = self.device_bytes(pid)
         told: dict[str, float | int | None] = {}
         with contextlib.suppress(EngineError):
-            figures = self.driver.metrics(self.url, timeout_s=5.0)
+            figures = self.driver.metrics(self.url, timeout_s=5.0, key=self.key)
             told = {
                 name: getattr(figures, name) for name in ("kv_used", "running", "waiting", "preemptions")
             }  # fmt: skip
@@ -131,7 +131,7 @@ def _after(chunks: Iterator[bytes], start: int) -> Iterator[bytes]:
         start = 0
 
 
-def version_of(url: str, engine: str, timeout_s: float = 5.0) -> str | None:
+def version_of(url: str, engine: str, *, timeout_s: float = 5.0, key: str = "") -> str | None:
     """The version that a running engine tells over HTTP; None where it tells none."""
     path = {"vllm": "/version", "llama.cpp": "/props", "sglang": "/get_server_info", "tgi": "/info",
             "ollama": "/api/version"}.get(engine)  # fmt: skip
@@ -140,7 +140,7 @@ def version_of(url: str, engine: str, timeout_s: float = 5.0) -> str | None:
     import json
 
     with contextlib.suppress(EngineError, ValueError, RecursionError):
-        status, body = call(url, path, timeout_s=timeout_s)
+        status, body = call(url, path, timeout_s=timeout_s, key=key)
         told = json.loads(body) if status == 200 else None
         if isinstance(told, dict):
             found = told.get("build_info") or told.get("version")

@@ -84,9 +84,7 @@ class HttpLoad:
         connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=self.timeout_s)
         began = time.monotonic()
         try:
-            connection.request(
-                "POST", parts.path.rstrip("/") + path, json.dumps(body), {"Content-Type": "application/json"}
-            )
+            connection.request("POST", parts.path.rstrip("/") + path, json.dumps(body), _headers(engine.key))
             answer = connection.getresponse()
             if answer.status != 200:
                 return Reply(ask, f"{answer.status}: {_words(answer.read(4096))}")
@@ -143,6 +141,11 @@ def _streamed(ask: Ask, answer: http.client.HTTPResponse, began: float) -> Reply
             first = first or last
             pieces += 1
     return Reply(ask, "the answer ended in the middle")
+
+
+def _headers(key: str) -> dict[str, str]:
+    found = {"Content-Type": "application/json"}
+    return found | {"Authorization": f"Bearer {key}"} if key else found
 
 
 def _words(data: bytes) -> str:

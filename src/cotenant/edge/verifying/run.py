@@ -181,13 +181,15 @@ def _engine(
     pid = next((asked.pids[name] for name in mine if name in asked.pids), None)
     safe = hashlib.sha256(replica.id.encode()).hexdigest()[:12]
     path = log if url else folder / "logs" / f"{safe}.log"
-    return LiveEngine(launch_of(replica, url.rstrip("/").removesuffix("/v1")), log=path, pid=pid,
-                      device_bytes=source.of(replica))  # fmt: skip
+    return LiveEngine(
+        launch_of(replica, url.rstrip("/").removesuffix("/v1")), log=path, pid=pid,
+        device_bytes=source.of(replica), key=asked.key if url else "",
+    )  # fmt: skip
 
 
 def _version_line(replica: ReplicaPlan, engine: LiveEngine) -> Finding | None:
     """Whether what runs is of the version that was planned, where it tells one."""
-    told = version_of(engine.url, replica.engine)
+    told = version_of(engine.url, replica.engine, key=engine.key)
     if told is None or told.startswith("b0"):  # a build without a number
         return None
     number = told.partition("-")[0].lstrip("vb")
