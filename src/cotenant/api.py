@@ -476,9 +476,9 @@ def verify(
     others are started here and stopped again. Load comes from the plan's own traffic (`fleet`, where the plan does
     not hold it), drawn from `seed`, up to the plan's limits, then as it comes for `traffic` (``60s``). A pool
     fuller than `max_kv` ends the steps of its replica, more than `max_errors` failed requests in a step the whole.
-    What was done is kept in `state`, so that a run that broke off goes on (unless `fresh`). With `calibration` what
-    was measured is kept for later estimates. Raises InputError for a plan for other hardware, an engine that is
-    missing; EngineError for one that does not come up.
+    What was done is kept in `state`, so that a run that broke off goes on (unless `fresh`). With `calibration`
+    what was measured is kept for later estimates. Raises InputError for a plan for other hardware, an engine that
+    is missing; EngineError for one that does not come up.
     """
     from cotenant.edge.verifying.asked import asked_from
     from cotenant.edge.verifying.run import verify_plan

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import time
 
 import pytest
 from hypothesis import given
@@ -187,3 +189,12 @@ def test_a_plan_and_its_replay_follow_it_too():
     assert fast.calibration is not None
     assert fast.models[0].tpot_s.p50 == pytest.approx(slow.models[0].tpot_s.p50 / 2, rel=0.1)
     assert cotenant.simulate(fleet, duration="30s", calibration=False).models == slow.models
+
+
+def test_what_was_read_is_read_again_when_it_changes():
+    keep({"runtime": (2.0, 1.0)}, **WHERE, source="one")
+    old = time.time() - 100
+    os.utime(calibrations_dir(), (old, old))
+    assert saved_calibrations() is saved_calibrations()
+    keep({"runtime": (4.0, 1.0)}, **WHERE, source="one")
+    assert saved_calibrations()[0].factors["runtime"].value == pytest.approx(4.0)

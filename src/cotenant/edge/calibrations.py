@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,8 @@ if TYPE_CHECKING:  # an estimate without measurements needs none of it
 
 SCHEMA = "cotenant/calibration/1"
 _MOST = 200  # measurements that a file keeps: the newest
+_SETTLED_NS = 2 * 10**9  # a folder's time is no finer than a clock's tick: what has just changed is read once more
+_READ: dict[str, tuple[int, tuple[CalibrationProfile, ...]]] = {}
 _NAMES = ("engine", "version", "gpu", "family")
 
 
@@ -74,15 +78,25 @@ def keep_explanation(found: Explanation) -> CalibrationProfile | None:
 
 
 def saved_calibrations() -> tuple[CalibrationProfile, ...]:
-    """All of them. Raises FormatError naming the first damaged file, which was set aside."""
+    """All of them. Raises FormatError naming the first damaged file, which was set aside.
+
+    They are read again when a file comes, goes or is replaced, which is what the folder's own time tells.
+    """
     folder = calibrations_dir()
     try:
+        changed = os.stat(folder).st_mtime_ns
+        before = _READ.get(str(folder))
+        if before is not None and before[0] == changed:
+            return before[1]
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".json" and path.name[0] != ".")
     except FileNotFoundError:
         return ()
     except OSError as error:
         raise InputError(f"cannot read {folder}: {error.strerror or error}", path=str(folder)) from None
-    return tuple(_profile(found, path) for path in paths if (found := read_json(path)) is not None)
+    found = tuple(_profile(kept, path) for path in paths if (kept := read_json(path)) is not None)
+    if time.time_ns() - changed > _SETTLED_NS:
+        _READ[str(folder)] = (changed, found)
+    return found
 
 
 @contextmanager
