@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,15 @@ def slide(page: Any, knob: str, value: float) -> None:
         }""",
         [knob, value],
     )
+
+
+def until(page: Any, expression: str) -> None:
+    """Wait until something about the state (`now`) holds."""
+    late = time.monotonic() + PATIENCE_MS / 1000
+    asked = (
+        f"import('/static/store.js').then((store) => {{ const now = store.get(); return Boolean({expression}); }})"
+    )
+    while not page.evaluate(asked):
+        if time.monotonic() > late:
+            raise AssertionError(f"not within {PATIENCE_MS / 1000:.0f} s: {expression}")
+        page.wait_for_timeout(50)

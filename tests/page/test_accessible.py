@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.page.audit import audited
-from tests.page.conftest import slide
+from bench.page_browser import audited
+from tests.page.conftest import slide, until
 from tests.page.test_page import CRASH, add_card
 
 Open = Callable[..., Any]
@@ -20,7 +20,7 @@ def test_no_serious_violation(open_page: Open, size: str, scheme: str) -> None:
     found = {"first look": audited(page)}
     page.click(".label[data-replica=code]")
     slide(page, "context", 15)
-    page.wait_for_function("import('/static/store.js').then((store) => Boolean(store.get().answers.code))")
+    until(page, "now.answers.code")
     found["slider"] = audited(page)
     add_card(page, "L4")
     page.focus(".label[data-replica=chat]")

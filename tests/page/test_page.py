@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import cotenant
-from tests.page.conftest import ROOT, fits_the_width, picture, slide, state
+from tests.page.conftest import ROOT, fits_the_width, picture, slide, state, until
 
 TRIO = ROOT / "examples" / "a100-trio.yaml"
 Open = Callable[..., Any]
@@ -36,9 +36,9 @@ def test_the_first_look_is_the_answer(open_page: Open, size: str) -> None:
     card = plan.gpus[0]
     bar = page.locator(".card").first.locator(".bar").bounding_box()
     for part in page.locator(".card .part").all():
-        share = next(one for one in card.replicas if one.id == part.get_attribute("data-replica"))
+        share = next(one for one in card.shares if one.replica == part.get_attribute("data-replica"))
         assert part.bounding_box()["width"] / bar["width"] == pytest.approx(
-            share.bytes / card.capacity_bytes, abs=0.006
+            share.claimed_bytes / card.capacity_bytes, abs=0.006
         )
     assert "proven optimal" in page.locator(".figures").inner_text()
     assert "21 cards" in page.locator(".figures").inner_text()
@@ -50,7 +50,8 @@ def test_hover_and_focus_say_where_bytes_come_from(open_page: Open, size: str) -
     page = open_page(size)
     page.hover(".part[data-replica=chat] .seg.weights")
     page.wait_for_selector(".tip >> text=70.6B parameters in awq-int4")
-    assert "37.38 GiB" in page.locator(".tip").inner_text()
+    share = cotenant.plan(TRIO).gpus[0].shares[0]
+    assert f"{share.weights_bytes / 2**30:.2f} GiB" in page.locator(".tip").inner_text()
     picture(page, f"{size}-hover")
     page.focus(".label[data-replica=code]")
     page.wait_for_selector(".tip >> text=7.25B parameters in fp8")
@@ -73,7 +74,7 @@ def test_sliders_answer(open_page: Open, size: str, knob: str, value: float, ter
     before = state(page, "answers.code?.document")
     assert before is None
     slide(page, knob, value)
-    page.wait_for_function("import('/static/store.js').then((store) => Boolean(store.get().answers.code))")
+    until(page, "now.answers.code")
     found = state(page, "answers.code.document")
     traffic = state(page, "fleet.models[1].traffic")
     asked: dict[str, Any] = dict(traffic)
@@ -85,7 +86,7 @@ def test_sliders_answer(open_page: Open, size: str, knob: str, value: float, ter
         "mistralai/Mistral-7B-Instruct-v0.3", gpu="A100-80GB-SXM", quantization="fp8",
         max_model_len=found["settings"]["max_model_len"], **asked,
     )  # fmt: skip
-    assert found["per_gpu"][0]["weights_bytes"] == whole.per_gpu[0].weights.bytes
+    assert found["per_gpu"][0]["weights_bytes"] == whole.per_gpu[0].weights.bytes.value
     assert found["kv_cache"]["kv_needed_bytes"] == whole.kv_cache.needed_bytes
     assert "changed since" in page.locator(".solve").inner_text()
     if term:
@@ -97,14 +98,9 @@ def test_precision_and_cache_type_answer(open_page: Open, size: str) -> None:
     page = open_page(size)
     page.click(".label[data-replica=triage]")
     page.select_option("#knob-precision", "bf16")
-    page.wait_for_function(
-        "import('/static/store.js').then((store) => store.get().answers.triage?.document.quantization === 'bf16')"
-    )
+    until(page, "now.answers.triage?.document.quantization === 'bf16'")
     page.select_option("#knob-kv-dtype", "fp8")
-    page.wait_for_function(
-        "import('/static/store.js')"
-        ".then((store) => store.get().answers.triage?.document.settings.kv_cache_dtype === 'fp8')"
-    )
+    until(page, "now.answers.triage?.document.settings.kv_cache_dtype === 'fp8'")
     assert state(page, "fleet.models[2].quantization") == ["bf16"]
     slide(page, "headroom", 25)
     assert state(page, "fleet.headroom") == "25%"
@@ -246,10 +242,10 @@ def test_models_are_found_uploaded_and_removed(open_page: Open, size: str, tmp_p
     file = tmp_path / "my <b>own</b> model.json"
     file.write_text(json.dumps(config))
     page.set_input_files(".file input", str(file))
-    page.wait_for_function("import('/static/store.js').then((store) => store.get().fleet.models.length === 5)")
+    until(page, "now.fleet.models.length === 5")
     assert state(page, "fleet.models[4].model").startswith("upload-")
     page.click(".solve .main")
-    page.wait_for_function("import('/static/store.js').then((store) => store.get().plan?.replicas.length === 5)")
+    until(page, "now.plan?.replicas.length === 5")
     picture(page, f"{size}-five-models")
     for remove in reversed(page.locator(".model .x").all()):
         remove.click()

@@ -28,11 +28,12 @@ const kept = (key) => {
   }
 };
 
-async function linked() {
+/** The state in the link, or null; `broken` is called where there is one that cannot be read. */
+async function linked(broken) {
   try {
     return await decode(location.hash);
   } catch (error) {
-    blame(new Error(t("badLink", { why: error.message })));
+    broken(new Error(t("badLink", { why: error.message })));
     return null;
   }
 }
@@ -41,17 +42,19 @@ async function start() {
   const theme = kept("theme");
   if (theme) document.documentElement.dataset.theme = theme;
   set({ lang: speak(kept("lang")), theme });
-  const link = await linked();
+  let fault = null;
+  const link = await linked((error) => (fault = error));
   if (link) set(link);
   const catalogue = await ask("catalogue");
   set({ catalogue });
   if (!link) await solve(catalogue.examples.find((one) => one.name.includes("trio"))?.fleet ?? catalogue.examples[0].fleet);
   else if (!link.plan) await solve();
+  if (fault) blame(fault);
 }
 
 root.replaceChildren();
 start().catch(blame);
 addEventListener("hashchange", async () => {
-  const link = await linked();
+  const link = await linked(blame);
   if (link) set({ plan: null, tune: {}, checked: null, ...link, answers: {}, replay: null, exported: null });
 });

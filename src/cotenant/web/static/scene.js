@@ -12,12 +12,12 @@ export function scene(state) {
   const models = fleet.models.map((one) => one.name);
   const headroom = shareOf(fleet.headroom, 0.12);
   const cards = (state.checked?.gpus ?? plan?.gpus ?? []).map((gpu) => {
-    const parts = (gpu.replicas ?? []).map((share) => part(share, state, models));
+    const parts = [...(gpu.replicas ?? []).map((share) => part(share, state, models)), ...(gpu.sleepers ?? []).map((share) => sleeper(share, state, models))];
     const capacity = gpu.capacity_bytes;
     const used = gpu.used_bytes ?? 0;
     const taken = parts.reduce((sum, one) => sum + one.bytes, 0) + used;
     return { key: cardKey(gpu), type: gpu.type, node: gpu.node, index: gpu.index, capacity, used, parts, taken, spare: gpu.spare,
-      free: capacity - taken, reserve: Math.round(headroom * capacity), price: gpu.price_per_hour, sleepers: gpu.sleepers ?? [] };
+      free: capacity - taken, reserve: Math.round(headroom * capacity), price: gpu.price_per_hour };
   });
   return [...cards, ...offered(fleet, cards, catalogue, headroom)];
 }
@@ -31,6 +31,12 @@ function part(share, { plan, answers }, models) {
   return { id: share.id, model, rank: share.rank, colour: models.indexOf(model), terms, changed: Boolean(found),
     verdict: answer?.document?.verdict, reason: answer?.document?.reason, why: found ? { ...answer.document.per_gpu[0].why, ...(answer.fills ? {} : { kv_cache: answer.said }) } : null, intervals: found?.intervals,
     bytes: TERMS.reduce((sum, term) => sum + terms[term], 0), moved: share.moved };
+}
+
+/** One that sleeps beside the others: drawn with what it keeps of the card. */
+function sleeper(share, { plan }, models) {
+  const model = plan?.replicas.find((one) => one.id === share.id)?.model ?? share.id;
+  return { id: share.id, model, rank: share.rank, colour: models.indexOf(model), asleep: true, bytes: share.bytes, terms: { weights: 0, kv_cache: 0, activations: 0, runtime: share.bytes } };
 }
 
 /** The four terms of an estimate. Beside others only the KV cache that the traffic needs is taken, unless a
@@ -58,7 +64,7 @@ function offered(fleet, cards, catalogue, headroom) {
     const spot = nextSpot(known, cards, pool);
     const capacity = entry.cuda_bytes;
     ghosts.push({ key: `${entry.name} ${spot.node}.${spot.index}`, type: entry.name, ...spot, capacity, used: 0, parts: [], taken: 0, free: capacity,
-      reserve: Math.round(headroom * capacity), price: priceOf(pool.price), ghost: true, sleepers: [] });
+      reserve: Math.round(headroom * capacity), price: priceOf(pool.price), ghost: true });
   }
   return ghosts;
 }

@@ -46,12 +46,12 @@ function Card({ card, widest, state, tip }) {
       ${over && html`<span class="edge" style=${{ left: wide(card.capacity) }}></span>`}
     </div>
     <div class="names">${card.parts.map((part) => html`<${Label} key=${part.id} part=${part} card=${card} state=${state} tip=${tip} />`)}
-      ${(card.sleepers ?? []).map((one) => html`<span class="quiet small" key=${one.id ?? one}>${t("asleep", { name: one.id ?? one })}</span>`)}</div>
+      </div>
   </li>`;
 }
 
 function Part({ part, card, state, wide, tip }) {
-  const classes = `part c${Math.max(0, part.colour) % 8} ${state.picked === part.id ? "picked" : ""} ${state.carried === part.id ? "carried" : ""}`;
+  const classes = `part c${Math.max(0, part.colour) % 8} ${state.picked === part.id ? "picked" : ""} ${state.carried === part.id ? "carried" : ""} ${part.asleep ? "asleep" : ""}`;
   return html`<span class=${classes} style=${{ width: wide(part.bytes) }} data-replica=${part.id} ...${drags(part.id)}>
     ${TERMS.map((term) => html`<span key=${term} class=${`seg ${term}`} style=${{ width: `${(100 * part.terms[term]) / part.bytes}%` }}
       onPointerMove=${(event) => tip(term_(event, part, term, card))}></span>`)}
@@ -65,7 +65,7 @@ function Label({ part, card, state, tip }) {
   return html`<button class=${`label c${Math.max(0, part.colour) % 8} ${picked ? "picked" : ""} ${state.carried === part.id ? "carried" : ""}`} aria-pressed=${picked}
       data-replica=${part.id} title="" onClick=${() => set({ picked: part.id })} onFocus=${show} onBlur=${() => tip(null)}
       onKeyDown=${(event) => onCardKey(event, part.id, card.key)} ...${drags(part.id)}>
-    <i class="swatch weights"></i><span class="name">${part.id}</span><span class="size">${gib(part.bytes)}</span>
+    <i class="swatch weights"></i><span class="name">${part.id}</span><span class="size">${gib(part.bytes)}${part.asleep && ` ${t("asleep")}`}</span>
     ${part.changed && part.verdict !== "fits" && html`<span class="badge">${t(part.verdict)}</span>`}</button>`;
 }
 

@@ -49,6 +49,6 @@ export const en = {
   theme: "Colours", light: "light", dark: "dark", language: "Language",
   offline: "The server does not answer.", problem: "That did not work", dismiss: "Dismiss", example_: "Example fleets",
   rename: "Name of {name}", phoneMove: "Move {name}", loading: "Loading …",
-  notUsed: "{capacity}, not used", asleep: "{name} asleep", kvNeeded: "what the traffic needs; overflows at most {share} of the time", planned: "planned: {format}",
+  notUsed: "{capacity}, not used", asleep: "asleep", kvNeeded: "what the traffic needs; overflows at most {share} of the time", planned: "planned: {format}",
   onWhich: "Card", asLogged: "as the log says",
 };

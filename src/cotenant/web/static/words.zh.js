@@ -49,6 +49,6 @@ export const zh = {
   theme: "颜色", light: "浅色", dark: "深色", language: "语言",
   offline: "服务器没有应答。", problem: "未能完成", dismiss: "关闭", example_: "示例集群",
   rename: "{name} 的名称", phoneMove: "移动 {name}", loading: "加载中 …",
-  notUsed: "{capacity}，未使用", asleep: "{name} 休眠中", kvNeeded: "流量所需；至多 {share} 的时间会溢出", planned: "计划：{format}",
+  notUsed: "{capacity}，未使用", asleep: "休眠", kvNeeded: "流量所需；至多 {share} 的时间会溢出", planned: "计划：{format}",
   onWhich: "显卡", asLogged: "按日志所示",
 };
