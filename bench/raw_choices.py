@@ -38,15 +38,16 @@ class RawChoice:
 
 
 def raw_choices(fleet: Fleet, request: ModelRequest) -> tuple[RawChoice, ...]:
-    """All of them: offers x formats x KV types x powers of two of tensor parallel x numbers of replicas."""
+    """All of them: offers x formats x KV types x powers of two of tensor parallel x pipeline stages x numbers of
+    replicas."""
     return tuple(
-        RawChoice(number, name, size, replicas, claim)
+        RawChoice(number, name, split[0] * split[1], replicas, claim)
         for number, offer in enumerate(fleet.gpus)
         for name, served in _formats(request, offer)
         for dtype in request.kv_cache_dtypes
-        for size in _sizes(offer)
-        for replicas in _replicas(request, offer, size)
-        if (claim := _claim(fleet, request, offer, served, dtype, size, replicas)) is not None
+        for split in _splits(offer)
+        for replicas in _replicas(request, offer, split[0] * split[1])
+        if (claim := _claim(fleet, request, offer, served, dtype, split, replicas)) is not None
     )
 
 
@@ -78,11 +79,12 @@ def _most(offer: GpuOffer) -> int:
     return min([each for each in (offer.count, offer.maximum) if each is not None], default=64)
 
 
-def _sizes(offer: GpuOffer) -> Iterator[int]:
-    size = 1
-    while size <= min(offer.node_size, _most(offer)):
-        yield size
-        size *= 2
+def _splits(offer: GpuOffer) -> Iterator[tuple[int, int]]:
+    """(ranks of a stage, stages), whatever fits into a node."""
+    limit, ranks = min(offer.node_size, _most(offer)), 1
+    while ranks <= limit:
+        yield from ((ranks, stages) for stages in range(1, limit // ranks + 1))
+        ranks *= 2
 
 
 def _replicas(request: ModelRequest, offer: GpuOffer, size: int) -> range:
@@ -96,12 +98,12 @@ def _claim(
     offer: GpuOffer,
     served: ServedFormat,
     dtype: str,
-    size: int,
+    split: tuple[int, int],
     replicas: int,
 ) -> int | None:
     """What each card gives up for good; None where the choice does not run, fit or hold its SLO."""
     try:
-        return _sized(fleet, request, offer, served, dtype, size, replicas)
+        return _sized(fleet, request, offer, served, dtype, split, replicas)
     except UnsupportedError:
         return None
 
@@ -112,28 +114,31 @@ def _sized(
     offer: GpuOffer,
     served: ServedFormat,
     dtype: str,
-    size: int,
+    split: tuple[int, int],
     replicas: int,
 ) -> int | None:
     engine, version = find_engine(request.engine)
     slots = None
     if request.adapters:
         slots = AdapterSlots(len(request.adapters), max(adapter.rank for adapter in request.adapters))
-    settings = EngineSettings(tensor_parallel_size=size, kv_cache_dtype=dtype, adapters=slots)
+    ranks, stages = split
+    settings = EngineSettings(
+        tensor_parallel_size=ranks, pipeline_parallel_size=stages, kv_cache_dtype=dtype, adapters=slots
+    )
     asked = demand(
         request.model, request.traffic, slo=request.slo, overflow=fleet.kv_overflow, replicas=replicas,
         adapters=request.adapters,
         sequence_bytes=reserved_bytes(request.model, offer.gpu, settings, engine=engine, version=version),
         times=roofline(
             request.model, offer.gpu, engine=engine.name, version=version, format=served.format,
-            kernel=served.kernel, tensor_parallel_size=size, kv_cache_dtype=dtype,
+            kernel=served.kernel, tensor_parallel_size=ranks, kv_cache_dtype=dtype,
         ),
     )  # fmt: skip
     if not isinstance(asked, Demand) or asked.slo_held is False:
         return None
     full = EngineSettings(
-        tensor_parallel_size=size, kv_cache_dtype=dtype, adapters=slots, max_num_seqs=asked.max_num_seqs,
-        max_model_len=asked.max_model_len,
+        tensor_parallel_size=ranks, pipeline_parallel_size=stages, kv_cache_dtype=dtype, adapters=slots,
+        max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len,
     )  # fmt: skip
     granted = settings_for_pool(
         request.model, offer.gpu, full, engine=engine, version=version, format=served.format,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A format on a type of card, in groups of `tensor_parallel_size`, `replicas` of them (0: not sized).
+    """A format on a type of card, in groups of `tensor_parallel_size` x `pipeline_parallel_size` cards,
+    `replicas` of them (0: not sized).
     `claim_bytes` are of one card; `busy` and `slack` as in the planner's problem (None: none, or not sized).
     Where it is not `offered`, `reason` says what is better, or what forbids it."""
 
@@ -22,3 +23,5 @@ class Way:
     slack: float | None
     offered: bool
     reason: str
+    pipeline_parallel_size: int = 1
+    expert_parallel: bool = False

@@ -1,8 +1,9 @@
 """Every way in which a model may be served on the fleet's cards, sized from its traffic.
 
 The declared space: each format that passes the decision matrix, each KV type allowed, the two smallest powers of
-two of tensor parallel that do inside a node, and the smallest number of replicas that carries the traffic and
-holds the SLO. Of these, what another way beats in every respect is dropped.
+two of tensor parallel that do inside a node, pipeline stages and whole experts beside them (`splits`), and the
+smallest number of replicas that carries the traffic and holds the SLO. Of these, what another way beats in every
+respect is dropped.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ from cotenant.estimation.sizing import reserved_bytes
 from cotenant.estimation.step_time import roofline
 from cotenant.estimation.weights import weights_per_rank
 from cotenant.planning.problem import Candidate, Refusal
+from cotenant.planning.splits import Split, has_expert_parallel, in_stages, split_of, tensor_sizes
 from cotenant.units import format_gib, format_seconds
 
 MOST_REPLICAS = 64
 TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
+PIPELINES = 2  # sizes with stages, the smallest that do
 RAW_FIGURES = "raw figures"
 SIXTEEN_BITS = ("bf16", "fp16")
 _COMPILE_FROM = 100  # models x offers: below, loading the compiler takes longer than it saves
@@ -113,16 +116,10 @@ def _ways_on(fleet: Fleet, number: int, offer_number: int, pace: float) -> Ways:
     found: list[Candidate] = []
     refused: list[Refusal] = []
     for case in _cases(fleet, number, offer_number, pace, refused):
-        sizes = 0
-        for size in _sizes(case.offer):
-            outcome = _smallest(case, size)
-            if isinstance(outcome, Refusal):
-                refused.append(outcome)
-                continue
-            found.append(outcome)
-            sizes += 1
-            if sizes == TENSOR_PARALLEL_SIZES:
-                break
+        mine, missing = _in_tensors(case)
+        staged, lacking = _in_stages(case, mine, missing)
+        found += (*mine, *staged, *_with_whole_experts(case, mine))
+        refused += (*missing, *lacking)
     kept = undominated(found)
     return Ways(kept, tuple(refused), tuple(_dropped(found, kept)))
 
@@ -205,38 +202,104 @@ def _is_sure(row: PrecisionChoice, request: ModelRequest) -> bool:
     return row.quality_known and bool(row.checkpoint or row.online)
 
 
-def _sizes(offer: GpuOffer) -> Iterator[int]:
-    """Tensor-parallel sizes: powers of two inside a node."""
-    limits = [offer.node_size, *(each for each in (offer.count, offer.maximum) if each is not None)]
-    size = 1
-    while size <= min(limits):
-        yield size
-        size *= 2
+def _limit(offer: GpuOffer) -> int:
+    """The most cards that one replica may have: those of a node."""
+    return min(
+        offer.node_size, *(each for each in (offer.count, offer.maximum, offer.node_size) if each is not None)
+    )
 
 
-def _smallest(case: _Case, size: int) -> Candidate | Refusal:
+def _in_tensors(case: _Case) -> tuple[list[Candidate], list[Refusal]]:
+    """The smallest powers of two that do, and why smaller ones do not."""
+    found: list[Candidate] = []
+    refused: list[Refusal] = []
+    for size in tensor_sizes(_limit(case.offer)):
+        outcome = _smallest(case, Split(size))
+        if isinstance(outcome, Refusal):
+            refused.append(outcome)
+            continue
+        found.append(outcome)
+        if len(found) == TENSOR_PARALLEL_SIZES:
+            break
+    return found, refused
+
+
+def _in_stages(
+    case: _Case, whole: Sequence[Candidate], refused: Sequence[Refusal]
+) -> tuple[list[Candidate], list[Refusal]]:
+    """The smallest splits with pipeline stages that do, where tensor parallel leaves something to gain."""
+    splits = in_stages(
+        case.engine.name, _limit(case.offer), case.request.model.num_layers,
+        held=min((one.tensor_parallel_size for one in whole), default=None),
+        refused=[one.tensor_parallel_size for one in refused if not one.shortfall_bytes and one.unsplittable],
+        copied=[one.tensor_parallel_size for one in whole if _keeps_copies(case, one.tensor_parallel_size)],
+    )  # fmt: skip
+    found: list[Candidate] = []
+    lacking: list[Refusal] = []
+    for split in splits:
+        if any(one.tensor_parallel_size == split.size for one in found):
+            continue
+        outcome = _smallest(case, split)
+        if isinstance(outcome, Refusal):
+            told = f"{split.pipeline} stages of {split.tensor}: {outcome.reason}"
+            lacking.append(replace(outcome, reason=told))
+            continue
+        found.append(outcome)
+        if len(found) == PIPELINES:
+            break
+    return found, lacking
+
+
+def _keeps_copies(case: _Case, size: int) -> bool:
+    """Whether so many ranks hold more cache between them than half as many ranks in two stages."""
+    if size == 1 or not case.request.model.has_cache:
+        return False
+    whole, staged = (
+        reserved_bytes(
+            case.request.model, case.offer.gpu, _settings(case, split), engine=case.engine, version=case.version
+        )(4096)
+        for split in (Split(size), Split(size // 2, 2))
+    )  # fmt: skip
+    return staged * 5 < whole * 4
+
+
+def _with_whole_experts(case: _Case, whole: Sequence[Candidate]) -> Iterator[Candidate]:
+    """The same with expert parallel."""
+    for one in whole:
+        if has_expert_parallel(case.engine.name, case.request.model.num_experts, one.tensor_parallel_size):
+            outcome = _smallest(case, Split(one.tensor_parallel_size, experts=True))
+            if isinstance(outcome, Candidate):
+                yield outcome
+
+
+def _settings(case: _Case, split: Split) -> EngineSettings:
+    return EngineSettings(
+        tensor_parallel_size=split.tensor, pipeline_parallel_size=split.pipeline,
+        enable_expert_parallel=split.experts, kv_cache_dtype=case.kv_cache_dtype, adapters=_slots(case.request),
+        speculation=case.request.speculation,
+    )  # fmt: skip
+
+
+def _smallest(case: _Case, split: Split) -> Candidate | Refusal:
     """The least number of replicas that serves the traffic, fits and holds the SLO; else the last refusal."""
-    request, offer = case.request, case.offer
+    request, offer, size = case.request, case.offer, split.size
     limits = [request.max_replicas or MOST_REPLICAS, MOST_REPLICAS]
     limits += [each // size for each in (offer.count, offer.maximum) if each is not None]
-    settings = EngineSettings(
-        tensor_parallel_size=size, kv_cache_dtype=case.kv_cache_dtype, adapters=_slots(request),
-        speculation=request.speculation,
-    )  # fmt: skip
+    settings = _settings(case, split)
     try:
         times = roofline(
             request.model, offer.gpu, engine=case.engine.name, version=case.version, format=case.served.format,
-            kernel=case.served.kernel, tensor_parallel_size=_at_once(case, size),
+            kernel=case.served.kernel, tensor_parallel_size=_at_once(case, split.tensor),
             kv_cache_dtype=case.kv_cache_dtype,
         )  # fmt: skip
-        heavy = _too_heavy(case, size)
+        heavy = _too_heavy(case, split)
         if heavy is not None:
             return heavy
         if min(limits) < request.min_replicas:
             return case.refusal(size, f"fewer than {request.min_replicas * size} such cards")
         return _fewest(case, settings, times, min(limits))
     except UnsupportedError as error:
-        return case.refusal(size, error.message)
+        return replace(case.refusal(size, error.message), unsplittable=True)
 
 
 def _at_once(case: _Case, size: int) -> int:
@@ -265,16 +328,19 @@ def _fewest(case: _Case, settings: EngineSettings, times: Roofline, most: int) -
     return best
 
 
-def _too_heavy(case: _Case, size: int) -> Refusal | None:
+def _too_heavy(case: _Case, split: Split) -> Refusal | None:
     """A refusal where the weights alone overflow the room: no traffic needs to be looked at then."""
     room = _room(case)
     weights = max(
         term.bytes.value
-        for term in weights_per_rank(case.request.model, case.served.format, tensor_parallel_size=size)
-    )
+        for term in weights_per_rank(
+            case.request.model, case.served.format, tensor_parallel_size=split.tensor,
+            pipeline_parallel_size=split.pipeline,
+        )
+    )  # fmt: skip
     if weights <= room:
         return None
-    return case.refusal(size, _short("weights take", weights, room, case), weights - room)
+    return case.refusal(split.size, _short("weights take", weights, room, case), weights - room)
 
 
 def _room(case: _Case) -> int:
@@ -296,7 +362,7 @@ def _is_hopeless(times: Roofline, request: ModelRequest, pace: float) -> bool:
 
 def _sized(case: _Case, settings: EngineSettings, times: Roofline, replicas: int) -> Candidate | Refusal:
     """One number of replicas: demand, settings, estimate, and everything that must hold."""
-    size = settings.tensor_parallel_size
+    size = split_of(settings).size
     asked = _demand(case, settings, times, replicas)
     if isinstance(asked, Refusal):
         return asked
@@ -330,7 +396,7 @@ def _demand(case: _Case, settings: EngineSettings, times: Roofline, replicas: in
         search=compiled() if len(case.fleet.models) * len(case.fleet.gpus) >= _COMPILE_FROM else None,
     )  # fmt: skip
     if not isinstance(asked, Demand):
-        return case.refusal(settings.tensor_parallel_size, asked.reason)
+        return case.refusal(split_of(settings).size, asked.reason)
     if not asked.max_model_len_is_minimum or not request.model.has_cache:
         return asked
     traffic = request.traffic
@@ -382,7 +448,8 @@ def _candidate(
         offer=case.offer_number,
         format=case.choice.format,
         checkpoint=case.served.model_path,
-        tensor_parallel_size=granted.tensor_parallel_size,
+        tensor_parallel_size=split_of(granted).size,
+        pipeline_parallel_size=granted.pipeline_parallel_size,
         replicas=replicas,
         claim_bytes=claim,
         load_peak_bytes=max(rank.load_peak.value for rank in estimate.per_gpu),

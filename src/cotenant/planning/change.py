@@ -136,7 +136,7 @@ def _home(
 def _same_way(one: Candidate, running: Sequence[ReplicaPlan]) -> bool:
     first = running[0]
     return (one.format, one.checkpoint, one.tensor_parallel_size) == (
-        first.quantization, first.checkpoint, first.settings.tensor_parallel_size,
+        first.quantization, first.checkpoint, len(first.devices),
     )  # fmt: skip
 
 

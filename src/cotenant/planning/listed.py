@@ -9,6 +9,7 @@ from cotenant.domain.fleet import Fleet
 from cotenant.domain.way import Way
 from cotenant.planning.candidates import Dropped, ways_of
 from cotenant.planning.problem import Candidate, Refusal
+from cotenant.planning.why import split_words
 
 
 def ways_listed(fleet: Fleet) -> tuple[Way, ...]:
@@ -30,7 +31,15 @@ def _beaten(dropped: Dropped) -> str:
     by = dropped.by
     less = "as large and as fast" if by.claim_bytes == dropped.candidate.claim_bytes else "smaller, no slower"
     kv = by.estimate.settings.kv_cache_dtype
-    return f"dominated by {by.format}{'' if kv == 'auto' else f' with {kv} cache'}: {less}, no worse in quality"
+    split = "" if _split(by) == _split(dropped.candidate) else f", {split_words(by)}"
+    experts = dropped.candidate.estimate.settings.enable_expert_parallel
+    what = " (whole experts on each rank)" if experts else ""
+    told = f"dominated by {by.format}{'' if kv == 'auto' else f' with {kv} cache'}{split}"
+    return f"{told}: {less}, no worse in quality{what}"
+
+
+def _split(one: Candidate) -> tuple[int, int]:
+    return one.tensor_parallel_size, one.pipeline_parallel_size
 
 
 def _sized(fleet: Fleet, one: Candidate, reason: str) -> Way:
@@ -39,7 +48,9 @@ def _sized(fleet: Fleet, one: Candidate, reason: str) -> Way:
         format=one.format,
         gpu=fleet.gpus[one.offer].gpu.name,
         kv_cache_dtype=one.estimate.settings.kv_cache_dtype,
-        tensor_parallel_size=one.tensor_parallel_size,
+        tensor_parallel_size=one.tensor_parallel_size // one.pipeline_parallel_size,
+        pipeline_parallel_size=one.pipeline_parallel_size,
+        expert_parallel=one.estimate.settings.enable_expert_parallel,
         replicas=one.replicas,
         claim_bytes=one.claim_bytes,
         busy=one.busy,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to serve one model: `replicas` equal replicas of `tensor_parallel_size` ranks on cards of one offer.
+    """One way to serve one model: `replicas` equal replicas of `tensor_parallel_size` ranks on cards of one offer
+    and node; where `pipeline_parallel_size` is above 1 they are so many stages of fewer ranks each.
 
     `claim_bytes` is what each rank takes of its card for good, `load_peak_bytes` while it loads. `busy` is the
     share of time in which the replica has work (0..1); `slack` how much slower than alone it may run and still
@@ -36,6 +37,7 @@ class Candidate:
     estimate: Estimate
     demand: Demand
     reason: str = ""
+    pipeline_parallel_size: int = 1
     members: tuple[Candidate, ...] = ()  # where it stands for models that take turns: each one's own way
 
     @property
@@ -58,6 +60,7 @@ class Refusal:
     reason: str
     shortfall_bytes: int = 0
     unproven: bool = False
+    unsplittable: bool = False  # the engine cannot run it on so many ranks, whatever their memory
 
 
 @dataclass(frozen=True, slots=True)

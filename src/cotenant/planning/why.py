@@ -87,9 +87,17 @@ def _differs(one: Candidate, chosen: Candidate) -> bool:
 
 def _describe(fleet: Fleet, candidate: Candidate) -> str:
     name = fleet.gpus[candidate.offer].gpu.name
-    parallel = f"tp {candidate.tensor_parallel_size} on " if candidate.tensor_parallel_size > 1 else ""
+    parallel = f"{split_words(candidate)} on " if candidate.tensor_parallel_size > 1 else ""
     copies = f"{candidate.replicas} replicas on " if candidate.replicas > 1 else ""
     return f"{candidate.format} ({copies}{parallel}{name})"
+
+
+def split_words(candidate: Candidate) -> str:
+    """``tp 2``, ``pp 3`` or ``tp 2 x pp 3``."""
+    stages = candidate.pipeline_parallel_size
+    tensor = candidate.tensor_parallel_size // stages
+    words = [f"tp {tensor}"] if tensor > 1 or stages == 1 else []
+    return " x ".join([*words, *([f"pp {stages}"] if stages > 1 else [])])
 
 
 def _nearest_refusal(refusals: Sequence[Refusal], chosen: Candidate) -> Refusal | None:

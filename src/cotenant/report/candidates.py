@@ -23,7 +23,7 @@ def print_ways(ways: Sequence[Way], console: Console) -> None:
     for one in sized:
         fate = "offered" if one.offered else one.reason
         grid.add_row(
-            one.model if one.model != last else "", one.format, one.gpu, str(one.tensor_parallel_size or "-"),
+            one.model if one.model != last else "", one.format, one.gpu, _split(one),
             str(one.replicas or "-"), format_gib(one.claim_bytes) if one.claim_bytes else "-",
             format_percent(one.busy) if one.busy is not None else "-", fate, style="" if one.offered else "dim",
         )  # fmt: skip
@@ -37,6 +37,12 @@ def print_ways(ways: Sequence[Way], console: Console) -> None:
         )
 
 
+def _split(one: Way) -> str:
+    """``2``, with stages ``2x3``, with whole experts ``2 ep``; a dash where the format does not come so far."""
+    stages = f"x{one.pipeline_parallel_size}" if one.pipeline_parallel_size > 1 else ""
+    return f"{one.tensor_parallel_size or '-'}{stages}{' ep' if one.expert_parallel else ''}"
+
+
 def ways_document(ways: Sequence[Way], *, catalogue: str, input_hash: str) -> Document:
     """`cotenant/candidates/1`: `candidates[]`; `slack` null where any slowdown keeps the SLO."""
     return {
@@ -48,6 +54,8 @@ def ways_document(ways: Sequence[Way], *, catalogue: str, input_hash: str) -> Do
                 "quantization": one.format,
                 "kv_cache_dtype": one.kv_cache_dtype,
                 "tensor_parallel_size": one.tensor_parallel_size,
+                "pipeline_parallel_size": one.pipeline_parallel_size,
+                "enable_expert_parallel": one.expert_parallel,
                 "replicas": one.replicas,
                 "claim_bytes": one.claim_bytes,
                 "busy": one.busy,

@@ -182,7 +182,7 @@ def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
     columns: dict[str, Callable[[ReplicaPlan], str]] = {
         "precision": lambda one: one.quantization,
         "KV type": lambda one: one.settings.kv_cache_dtype,
-        "tp": lambda one: str(one.settings.tensor_parallel_size),
+        "tp": _split,
         "max_model_len": lambda one: f"{one.settings.max_model_len:,}",
         "max_num_seqs": lambda one: f"{one.settings.max_num_seqs:,}",
         "KV needed": lambda one: format_gib(one.kv_needed_bytes),
@@ -199,6 +199,13 @@ def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
         name = shortened(replica.id, _LONGEST_NAME)
         table.add_row(name, *(text(replica) for text in columns.values()), style=colour(owners[replica.id]))
     return table
+
+
+def _split(replica: ReplicaPlan) -> str:
+    """Tensor-parallel ranks; with pipeline stages ``2x3``."""
+    settings = replica.settings
+    stages = f"x{settings.pipeline_parallel_size}" if settings.pipeline_parallel_size > 1 else ""
+    return f"{settings.tensor_parallel_size}{stages}"
 
 
 def _times_note(plan: Plan) -> str:

@@ -1,0 +1,71 @@
+"""How one replica may be split over the cards of a node: tensor x pipeline, experts whole or sliced.
+
+Tensor parallel of powers of two comes first. Pipeline stages are tried where tensor parallel of as many cards
+
+- does not exist: 3, 5, 6 or 7 cards, while fewer cards by tensor parallel alone do not hold the model;
+- is refused for another reason than bytes (heads, blocks of a format, that do not divide);
+- keeps copies of the cache (fewer KV heads than ranks, or a latent cache that every rank holds whole).
+
+Elsewhere stages of one size are no smaller, and slower: one card works after another on a request. So they are
+timed here, without the overlap that an engine gains by filling the stages with several batches. Expert parallel
+deals whole experts to ranks: as many bytes as slices of each, and as fast by a roofline that knows no imbalance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from cotenant.domain.engine import EngineSettings
+
+_WITH_STAGES = ("vllm", "sglang")
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """`tensor` ranks in each of `pipeline` stages; `experts`: whole experts to a rank instead of slices."""
+
+    tensor: int
+    pipeline: int = 1
+    experts: bool = False
+
+    @property
+    def size(self) -> int:
+        """Cards of one replica."""
+        return self.tensor * self.pipeline
+
+
+def split_of(settings: EngineSettings) -> Split:
+    """The split that settings tell."""
+    return Split(settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.enable_expert_parallel)
+
+
+def tensor_sizes(limit: int) -> Iterator[int]:
+    """Powers of two up to `limit` cards."""
+    size = 1
+    while size <= limit:
+        yield size
+        size *= 2
+
+
+def in_stages(
+    engine: str, limit: int, layers: int, *, held: int | None, refused: Collection[int], copied: Collection[int]
+) -> Iterator[Split]:
+    """Splits with stages that may be worth sizing, the smallest first.
+
+    `held` is the smallest tensor-parallel size that does (None: none does), `refused` those that were refused for
+    another reason than bytes, `copied` those that do but keep copies of the cache.
+    """
+    if engine not in _WITH_STAGES:
+        return
+    for size in range(2, limit + 1):
+        whole = size & (size - 1) == 0
+        if (not whole and (held is None or size < held)) or size in refused or size in copied:
+            for tensor in reversed(list(tensor_sizes(size // 2))):
+                if size % tensor == 0 and size // tensor <= layers:
+                    yield Split(tensor, size // tensor)
+
+
+def has_expert_parallel(engine: str, experts: int, size: int) -> bool:
+    """Whether ranks could hold whole experts, equally many each."""
+    return engine in _WITH_STAGES and size > 1 and experts > 0 and experts % size == 0

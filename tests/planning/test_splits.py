@@ -1,0 +1,92 @@
+"""Pipeline stages and whole experts: where they are tried, what they save, and that the check holds them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cotenant import load_fleet, plan, simulate
+from cotenant.planning.candidates import ways_of
+from cotenant.planning.check import find_faults
+from cotenant.planning.launch import reestimate
+from cotenant.planning.listed import ways_listed
+from cotenant.planning.splits import Split, has_expert_parallel, in_stages
+from cotenant.planning.why import split_words
+
+LENGTHS = {"input_tokens": {"p50": 500, "p95": 1000}, "output_tokens": {"p50": 100, "p95": 200}}
+L4 = [{"type": "L4", "price": "$0.4/h", "node": {"size": 8}}]
+
+
+def question(model: str, **more: Any) -> dict[str, Any]:
+    request = {
+        "name": "m",
+        "model": model,
+        "quantization": ["bf16"],
+        "traffic": {"requests_per_second": 0.1, **LENGTHS},
+    }
+    return {"gpus": L4, "models": [request | more]}
+
+
+def test_three_stages_where_two_cards_are_too_few_and_four_too_many() -> None:
+    """44 GiB of weights: 22 on each of two L4 are too much, a third fits."""
+    asked = load_fleet(question("mistralai/Mistral-Small-24B-Instruct-2501"))
+    answer = plan(asked)
+    (replica,) = answer.replicas
+    assert (replica.settings.tensor_parallel_size, replica.settings.pipeline_parallel_size) == (1, 3)
+    assert answer.cost_per_hour == pytest.approx(1.2)
+    at = replica.command.index("--pipeline-parallel-size")
+    assert replica.command[at + 1] == "3"
+    assert "--tensor-parallel-size" not in replica.command
+    assert "next bf16 (tp 4 on L4): $0.40/h more" in replica.runner_up
+    assert not list(find_faults(answer, asked, reestimate(asked)))
+    assert simulate(answer).models[0].finished > 0
+
+
+def test_stages_are_slower_than_ranks_and_refused_where_the_slo_says_so() -> None:
+    """One card after another: a token takes about as long as on one card that held all of it (3 x 14.7 GiB at
+    300 GB/s: 150 ms at least)."""
+    asked = load_fleet(question("mistralai/Mistral-Small-24B-Instruct-2501"))
+    ways = {one.tensor_parallel_size: one for one in ways_of(asked, 0).candidates}
+    assert ways[3].demand.tpot_s is not None
+    assert ways[4].demand.tpot_s is not None
+    assert ways[3].demand.tpot_s[1] > 0.15 > ways[4].demand.tpot_s[1]
+    hurried = plan(question("mistralai/Mistral-Small-24B-Instruct-2501", slo={"tpot": "100ms"}))
+    assert hurried.replicas[0].settings.tensor_parallel_size == 4
+
+
+def test_more_ranks_than_heads_of_the_cache_are_held_against_stages() -> None:
+    """Qwen3-30B-A3B has four KV heads: eight ranks keep each twice, two stages of four keep each once."""
+    ways = ways_listed(load_fleet(question("Qwen/Qwen3-30B-A3B")))
+    offered = {(one.tensor_parallel_size, one.pipeline_parallel_size): one for one in ways if one.offered}
+    assert offered[4, 2].claim_bytes < offered[8, 1].claim_bytes
+    experts = [one for one in ways if one.expert_parallel]
+    assert {one.tensor_parallel_size for one in experts} == {4, 8}
+    assert all("whole experts" in one.reason and not one.offered for one in experts)
+    dense = ways_listed(load_fleet(question("mistralai/Mistral-Small-24B-Instruct-2501")))
+    assert not any(one.expert_parallel for one in dense)
+
+
+def test_what_one_card_holds_is_not_split_into_stages() -> None:
+    found = ways_of(load_fleet(question("mistralai/Mistral-7B-Instruct-v0.3")), 0)
+    assert {one.pipeline_parallel_size for one in found.candidates} == {1}
+    assert not [one for one in found.dropped if one.candidate.pipeline_parallel_size > 1]
+
+
+def test_a_spare_for_one_card_holds_all_stages() -> None:
+    answer = plan(question("mistralai/Mistral-Small-24B-Instruct-2501") | {"spare": "gpu"})
+    assert (len(answer.gpus), sum(gpu.spare for gpu in answer.gpus)) == (6, 3)
+
+
+def test_which_splits_are_tried() -> None:
+    none: list[int] = []
+    assert list(in_stages("vllm", 8, 40, held=4, refused=none, copied=none)) == [Split(1, 3)]
+    assert [one.size for one in in_stages("vllm", 8, 40, held=None, refused=none, copied=none)] == [3, 5, 6, 6, 7]
+    assert list(in_stages("vllm", 8, 40, held=1, refused=none, copied=none)) == []
+    assert list(in_stages("vllm", 4, 40, held=1, refused=[4], copied=none)) == [Split(2, 2), Split(1, 4)]
+    assert list(in_stages("vllm", 4, 3, held=1, refused=[4], copied=none)) == [Split(2, 2)]
+    assert list(in_stages("llama.cpp", 8, 40, held=None, refused=none, copied=none)) == []
+    assert has_expert_parallel("vllm", 128, 8)
+    assert not has_expert_parallel("vllm", 60, 8)
+    one = ways_of(load_fleet(question("mistralai/Mistral-Small-24B-Instruct-2501")), 0).candidates
+    assert sorted(split_words(each) for each in one) == ["pp 3", "tp 4", "tp 8"]
