@@ -18,6 +18,7 @@ from functools import lru_cache, partial
 from itertools import islice
 from math import ceil, exp, sqrt
 from operator import mul
+from typing import NamedTuple
 
 from cotenant.estimation.normal import normal_quantile
 
@@ -190,25 +191,52 @@ def _reaches(target: float, probabilities: Iterable[float], cells: int) -> int:
 
 
 def _convolution_power(number: int, cells: list[float], limit: int) -> list[float]:
-    """Square and multiply, keeping cells below `limit`."""
-    result: list[float] = []
+    """Square and multiply, keeping cells below `limit`.
+
+    Probabilities are fixed-point numbers of `_POINT` bytes, laid out side by side in one long integer: its square
+    holds the convolution (Kronecker's substitution), in a quarter of the time of sums cell by cell. Each product
+    is rounded down by less than 2^-72.
+    """
     base = cells[:limit]
+    power = _Laid(int.from_bytes(b"".join(map(_fixed, base)), "little"), len(base))
+    result: _Laid | None = None
     while True:
         if number & 1:
-            result = _convolve(result, base, limit) if result else base
+            result = power if result is None else _convolved(result, power, limit)
         number >>= 1
         if not number:
-            return result
-        base = _convolve(base, base, limit)
+            return [] if result is None else result.cells()
+        power = _convolved(power, power, limit)
 
 
-def _convolve(first: list[float], second: list[float], limit: int) -> list[float]:
-    backward = second[::-1]
-    size = len(second)
-    length = min(limit, len(first) + size - 1)
-    return [
-        sum(map(mul, first[max(0, n - size + 1) : n + 1], backward[max(0, size - 1 - n) :])) for n in range(length)
-    ]
+_POINT = 9  # bytes below the point
+_SLOT = 2 * _POINT + 1  # bytes of a cell: a product has twice as many below its point, and is hardly above 1
+_ONE = 1 << 8 * _POINT
+
+
+class _Laid(NamedTuple):
+    """`size` cells in one integer, the first one lowest."""
+
+    packed: int
+    size: int
+
+    def cells(self) -> list[float]:
+        """As floats again."""
+        data = self.packed.to_bytes(_SLOT * self.size, "little")
+        return [int.from_bytes(data[at : at + _SLOT], "little") / _ONE for at in range(0, len(data), _SLOT)]
+
+
+def _fixed(probability: float) -> bytes:
+    return int(probability * _ONE).to_bytes(_SLOT, "little")
+
+
+def _convolved(first: _Laid, second: _Laid, limit: int) -> _Laid:
+    """Their convolution below `limit`, its point moved back."""
+    count = min(limit, first.size + second.size - 1)
+    data = (first.packed * second.packed).to_bytes(_SLOT * (first.size + second.size), "little")
+    low = bytes(_POINT)
+    kept = b"".join([data[at + _POINT : at + _SLOT] + low for at in range(0, _SLOT * count, _SLOT)])
+    return _Laid(int.from_bytes(kept, "little"), count)
 
 
 def poisson_quantile(mean: float, p: float) -> int:
