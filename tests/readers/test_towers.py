@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from cotenant.catalogue.models import find_entry
 from cotenant.domain.model import Role
+from cotenant.errors import FormatError, UnknownArchitectureError
 from cotenant.readers.model_config import read_model_config
 
 
@@ -35,7 +37,8 @@ def count(**config: Any) -> int:
 
 PHI_4_MM = {
     "architectures": ["Phi4MMForCausalLM"], "hidden_size": 3072, "num_hidden_layers": 32,
-    "num_attention_heads": 24, "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 200064, "tie_word_embeddings": True,
+    "num_attention_heads": 24, "num_key_value_heads": 8, "intermediate_size": 8192, "vocab_size": 200064,
+    "tie_word_embeddings": True,
     "audio_processor": {"name": "cascades", "config": {
         "attention_dim": 1024, "attention_heads": 16, "num_blocks": 24, "linear_units": 1536, "kernel_size": 3,
         "ext_pw_out_channel": 1024, "ext_pw_kernel_size": 1, "depthwise_seperable_out_channel": 1024,
@@ -119,7 +122,8 @@ def test_deepseek_vl2(text: dict[str, Any], parameters: int) -> None:
         (  # allenai/Molmo-7B-O-0924: 7.67B; norms on whole queries and keys
             {
                 "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
-                "intermediate_size": 22016, "vocab_size": 100278, "embedding_size": 100352, "attention_layer_norm": True,
+                "intermediate_size": 22016, "vocab_size": 100278, "embedding_size": 100352,
+                "attention_layer_norm": True,
             },
             7_665_032_192,
         ),
@@ -172,3 +176,147 @@ def test_glm_ocr() -> None:
     assert model.num_parameters == text + tower + merger == 1_107_405_824
     assert model.num_draft_parameters == layer + 3 * 1536 + 2 * 1536 * 1536
     assert sum(g.elements for g in model.parameters if g.role is Role.VISION) == tower + merger
+
+
+QWEN2_7B = {
+    "hidden_size": 3584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+    "intermediate_size": 18944, "tie_word_embeddings": False,
+}  # fmt: skip
+QWEN3_8B = {
+    "model_type": "qwen3", "hidden_size": 4096, "num_hidden_layers": 36, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 12288, "vocab_size": 151936,
+    "tie_word_embeddings": False, "max_position_embeddings": 40960,
+}  # fmt: skip
+CLIP_E = {
+    "hidden_size": 1792, "intermediate_size": 15360, "num_hidden_layers": 63, "patch_size": 14,
+    "num_positions": 6401,
+}  # fmt: skip
+TOWERS: dict[str, tuple[dict[str, Any], int]] = {
+    "AIDC-AI/Ovis2.5-9B": (  # 9.17B: Qwen3-8B's 8,190,735,360, a tower, a head and a table of 65,536 visual tokens
+        {
+            "architectures": ["Ovis2_5"], "llm_config": QWEN3_8B, "hidden_size": 4096, "visual_vocab_size": 65536,
+            "vit_config": {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
+                           "patch_size": 16, "image_size": 512, "num_patches": -1, "hidden_stride": 2},
+        },
+        8_190_735_360 + linear(1152, 768) + 27 * siglip_layer() + 2 * 1152 + 1024 * 1152
+        + 65532 * 4608 + 2 * 65532 + 65536 * 4096,
+    ),
+    "stepfun-ai/step3": (  # 321B on its card, 316B of them text; derived
+        {
+            "architectures": ["Step3VLForConditionalGeneration"], "hidden_size": 7168,
+            "text_config": {"moe_layers_enum": ",".join(map(str, range(4, 60))), "share_q_dim": 2048},
+            "vision_config": {"hidden_size": 1792, "intermediate_size": 15360, "num_hidden_layers": 63,
+                              "patch_size": 14, "image_size": 728},
+        },
+        320_969_920_000,
+    ),
+    "zai-org/glm-4v-9b": (  # 13.9B; derived
+        {
+            "architectures": ["GLM4VForCausalLM"], "hidden_size": 4096, "num_layers": 40,
+            "num_attention_heads": 32, "multi_query_attention": True, "multi_query_group_num": 2,
+            "kv_channels": 128, "add_qkv_bias": True,
+            "ffn_hidden_size": 13696, "padded_vocab_size": 151552, "seq_length": 8192, "vision_config": CLIP_E,
+        },
+        13_906_320_896,
+    ),
+    "openbmb/MiniCPM-o-2_6": (  # derived; the hub's 8.67B hold a speech decoder that is not loaded
+        {
+            **QWEN2_7B, "architectures": ["MiniCPMO"], "vocab_size": 151700, "version": 2.6, "query_num": 64,
+            "vision_config": {"hidden_size": 1152, "image_size": 980, "intermediate_size": 4304,
+                              "num_hidden_layers": 27, "patch_size": 14},
+            "audio_config": {"d_model": 1024, "encoder_layers": 24, "encoder_ffn_dim": 4096, "num_mel_bins": 80},
+        },
+        8_423_157_488,
+    ),
+    "fixie-ai/ultravox-v0_5-llama-3_1-8b": (  # Llama 3.1 8B, Whisper large v3 turbo's encoder, a projector
+        {
+            "architectures": ["UltravoxModel"], "hidden_size": 4096, "projector_ln_mid": True, "stack_factor": 8,
+            "text_model_id": "meta-llama/Llama-3.1-8B-Instruct", "audio_model_id": "openai/whisper-large-v3-turbo",
+        },
+        8_030_261_248 + 636_968_960 + 10240 + 4096 * 10240 + 2048 + 4096 * 2048,
+    ),
+    "moonshotai/Kimi-Audio-7B": (  # derived: what vLLM loads of it
+        {**QWEN2_7B, "architectures": ["MoonshotKimiaForCausalLM"], "vocab_size": 168448},
+        7_615_616_512 + 2 * 3584 * (168448 - 152064) + 636_968_960
+        + linear(3584, 5120) + linear(3584, 3584) + 2 * 3584,
+    ),
+    "ibm-granite/granite-speech-3.3-8b": (  # 8.65B
+        {
+            "architectures": ["GraniteSpeechForConditionalGeneration"],
+            "text_config": {"model_type": "granite", "hidden_size": 4096, "num_hidden_layers": 40,
+                            "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 12800,
+                            "vocab_size": 49160, "tie_word_embeddings": True},
+            "encoder_config": {"hidden_dim": 1024, "num_layers": 16, "dim_head": 128, "num_heads": 8,
+                               "feedforward_mult": 4, "conv_expansion_factor": 2, "conv_kernel_size": 15,
+                               "max_pos_emb": 512, "output_dim": 348, "input_dim": 160},
+            "projector_config": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 2,
+                                 "encoder_hidden_size": 1024, "cross_attention_frequency": 1},
+        },
+        8_648_834_396,
+    ),
+    "baidu/ERNIE-4.5-VL-28B-A3B-PT": (  # 29.4B; text and images have experts of 1,536 and of 512
+        {
+            "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"], "hidden_size": 2560,
+            "num_hidden_layers": 28, "num_attention_heads": 20, "num_key_value_heads": 4,
+            "intermediate_size": 12288, "vocab_size": 103424, "moe_num_experts": [64, 64],
+            "moe_intermediate_size": [1536, 512], "moe_layer_start_index": [1, 1], "moe_layer_end_index": [29, 28],
+            "moe_num_shared_experts": 2, "moe_k": 6, "tie_word_embeddings": True, "use_bias": False,
+            "vision_config": {"depth": 32, "embed_dim": 1280, "hidden_size": 1280, "mlp_ratio": 4, "num_heads": 16,
+                              "patch_size": 14},
+        },
+        29_399_294_336,
+    ),
+    "mistralai/Mistral-Small-3.1-24B, params.json": (
+        {
+            "dim": 5120, "n_layers": 40, "head_dim": 128, "hidden_dim": 32768, "n_heads": 32, "n_kv_heads": 8,
+            "norm_eps": 1e-5, "rope_theta": 1e9, "vocab_size": 131072,
+            "vision_encoder": {"hidden_size": 1024, "num_channels": 3, "image_size": 1540, "patch_size": 14,
+                               "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16,
+                               "spatial_merge_size": 2, "mm_projector_id": "patch_merge", "adapter_bias": False,
+                               "add_pre_mm_projector_layer_norm": True},
+        },
+        24_011_361_280,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TOWERS)
+def test_totals(name: str) -> None:
+    config, parameters = TOWERS[name]
+    assert count(**config) == parameters
+
+
+def test_nemotron_nano_vl_is_its_text_model_behind_radio() -> None:
+    """Derived: 32 layers of 1,280, 128 x 128 positions, 8 class tokens of 3 teachers, a projector of 5,120."""
+    entry = find_entry("nvidia/NVIDIA-Nemotron-Nano-12B-v2")
+    assert entry is not None
+    text = read_model_config(entry.config, name="text")
+    config = {
+        "architectures": ["NemotronH_Nano_VL_V2"], "llm_config": entry.config, "projector_hidden_size": 20480,
+        "vit_hidden_size": 1280, "downsample_ratio": 0.5,
+        "vision_config": {"patch_size": 16, "args": {
+            "model": "vit_huge_patch16_224", "cpe_max_size": 2048, "register_multiple": 8,
+            "teachers": [{"name": "a"}, {"name": "b"}, {"name": "c"}]}},
+    }  # fmt: skip
+    tower = 1280 * 768 + 128 * 128 * 1280 + 8 * 1280 + 32 * siglip_layer(1280, 5120)
+    projector = 5120 + 20480 * 5120 + text.hidden_size * 20480
+    assert count(**config) == text.num_parameters + tower + projector
+    with pytest.raises(FormatError, match="Parakeet"):
+        count(**config, sound_config={"hidden_size": 1})
+
+
+def test_exaone_4_5_has_fewer_key_value_heads_in_its_tower() -> None:
+    vision = {"depth": 28, "hidden_size": 2048, "num_heads": 32, "intermediate_size": 5120, "patch_size": 14}
+    text = {
+        "model_type": "exaone4", "hidden_size": 5120, "num_hidden_layers": 4, "num_attention_heads": 40,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 27392, "vocab_size": 1000,
+    }  # fmt: skip
+    base = {"architectures": ["Exaone4_5_ForConditionalGeneration"], "text_config": text}
+    full = count(**base, vision_config=vision)
+    fewer = count(**base, vision_config={**vision, "num_key_value_heads": 8})
+    assert full - fewer == 28 * 2 * (2048 - 8 * 64) * 2049
+
+
+def test_params_json_with_experts_is_refused_by_name() -> None:
+    with pytest.raises(UnknownArchitectureError, match=r"params\.json with moe"):
+        count(dim=4096, n_layers=32, hidden_dim=14336, n_heads=32, vocab_size=32000, moe={"num_experts": 8})

@@ -14,6 +14,7 @@ from cotenant.readers.config_quantization import stored_cache_dtype, stored_form
 from cotenant.readers.config_recipe import stored_as
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.families import find_builder, find_family, known_names
+from cotenant.readers.mistral_params import from_mistral_params, is_mistral_params
 
 _DTYPES = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
@@ -26,7 +27,7 @@ _LENGTH_KEYS = (
 _UNSCALED_ROPES = {"su", "longrope", "llama3", "yarn", "deepseek_yarn", "mrope", "default", "proportional", ""}
 _POOLING = ("embed", "rerank")
 _HEADLESS = re.compile(
-    r"(?!InternVLChat|ChatGLM|Dream|QWenLMHead|GPT2LMHead|Qwen2_5Omni)\w+Model"
+    r"(?!InternVLChat|ChatGLM|Dream|QWenLMHead|GPT2LMHead|Qwen2_5Omni|Ultravox|BertSplade)\w+Model"
 )  # embedding checkpoints
 _DEFAULT_LENGTH = 2048  # what vLLM assumes where no key says
 _RAW_HINT = (
@@ -47,6 +48,8 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "",
             f"the config.json of {name!r} is {type(config).__name__}, not an object", path="$",
             hint="a web page in its place means that the download was refused: log in or check the name",
         )  # fmt: skip
+    if is_mistral_params(config):
+        config = from_mistral_params(config)
     view = ConfigView(config)
     architecture, key = _dispatch(view, name)
     builder = find_builder(key)

@@ -1,4 +1,4 @@
-"""GLM with eyes: 4.1V, 4.5V and 4.6V, and GLM-5.3-Flash (Kimi delta attention beside sparse latent attention)."""
+"""GLM with eyes: 4V, 4.1V, 4.5V and 4.6V, and GLM-5.3-Flash (Kimi delta attention beside latent attention)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, dense, read_sizes, structure
 from cotenant.readers.families.deepseek import draft_layers, feed_forward, index_bytes, indexer, mla, sparse_layers
 from cotenant.readers.families.deepseek_v4 import hyper_connections
-from cotenant.readers.families.glm import _glm4_moe
+from cotenant.readers.families.glm import _chatglm, _glm4_moe
 from cotenant.readers.recurrent import KimiDeltaShape, kimi_delta, kimi_delta_state, recurrent_group
-from cotenant.readers.vision import MOST, layer_norm, matrix, patches, vit_layers, whole
+from cotenant.readers.vision import MOST, layer_norm, matrix, patches, tower_sizes, vit_layers, whole
 
 _MODALITIES = ("text", "image", "video")
 
@@ -57,6 +57,24 @@ def _glm4v(config: ConfigView) -> Structure:
     vision = config.section("vision_config")
     context = vision.integer("intermediate_size", default=13696)
     return text.extended(*_tower(vision, context), modalities=_MODALITIES)
+
+
+def _glm_4v_9b(config: ConfigView) -> Structure:
+    """GLM-4V-9B in its own files' words: EVA-CLIP, a strided convolution, a gated projector (vLLM, glm4v.py)."""
+    text = _chatglm(config)
+    vision = config.section("vision_config")
+    width, inner, depth, patch = tower_sizes(
+        vision, hidden_size=1792, intermediate_size=15360, num_hidden_layers=63, patch_size=14
+    )
+    groups = patches(width, patch) + vit_layers(width, inner, depth) + whole("vision.class_token", width)
+    groups += whole("vision.positions", vision.integer("num_positions", default=6401, most=MOST), width)
+    hidden, out = text.hidden_size, config.integer("ffn_hidden_size", most=MOST)
+    groups += whole("vision.conv", hidden, 4 * width + 1) + whole("vision.ends", hidden, copies=2)
+    groups += whole("projector.linear", hidden, hidden) + layer_norm("projector.norm", hidden)
+    groups += matrix("projector.gate_up", out, hidden, bias=False, copies=2)
+    return text.extended(
+        *groups, *matrix("projector.down", hidden, out, bias=False, row=True), modalities=("text", "image")
+    )
 
 
 def _glm4v_moe(config: ConfigView) -> Structure:
@@ -155,6 +173,7 @@ BUILDERS: dict[str, Builder] = {
     "glm46v": _glm4v,
     "Glm4vMoeForConditionalGeneration": _glm4v_moe,
     "glm4v_moe": _glm4v_moe,
+    "GLM4VForCausalLM": _glm_4v_9b,
     "Glm5NextForCausalLM": _glm5_text,
     "Glm5NextForConditionalGeneration": _glm5_next,
     "glm5_next": _glm5_next,

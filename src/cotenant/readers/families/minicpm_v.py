@@ -6,7 +6,8 @@ from cotenant.readers.blocks import Structure
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder
 from cotenant.readers.families import find_builder
-from cotenant.readers.vision import MOST, layer_norm, matrix, siglip_layers, whole
+from cotenant.readers.families.whisper import whisper_encoder
+from cotenant.readers.vision import MOST, layer_norm, matrix, siglip_layers, two_layer_projector, whole
 
 # `version` in the config -> whose language model it is (vLLM, models/minicpmv.py, _SUPPORT_VERSION).
 _TEXT = {"2.0": "minicpm", "2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
@@ -41,4 +42,20 @@ def _minicpm_v(config: ConfigView) -> Structure:
     return text.extended(*groups, modalities=("text", "image", "video"))
 
 
-BUILDERS: dict[str, Builder] = {"MiniCPMV": _minicpm_v, "minicpmv": _minicpm_v}
+def _minicpm_o(config: ConfigView) -> Structure:
+    """With Whisper's encoder and a projector; the speech decoder (`tts`) is not loaded (vLLM, minicpmo.py)."""
+    text = _minicpm_v(config)
+    audio = config.section("audio_config").with_defaults(
+        d_model=1024, encoder_layers=24, encoder_ffn_dim=4096, num_mel_bins=80
+    )
+    inputs = max(1, audio.integer("encoder_ffn_dim", most=MOST) // 4)
+    groups = whisper_encoder(audio) + two_layer_projector(text.hidden_size, inputs)
+    return text.extended(*groups, modalities=("text", "image", "video", "audio"))
+
+
+BUILDERS: dict[str, Builder] = {
+    "MiniCPMV": _minicpm_v,
+    "minicpmv": _minicpm_v,
+    "MiniCPMO": _minicpm_o,
+    "minicpmo": _minicpm_o,
+}

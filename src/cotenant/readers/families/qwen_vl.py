@@ -1,6 +1,8 @@
-"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: Qwen's decoder behind a tower of its own."""
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: Qwen's decoder behind a tower of its own; EXAONE 4.5 behind it too."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from cotenant.readers.blocks import Groups, Structure
 from cotenant.readers.config_view import ConfigView
@@ -94,6 +96,21 @@ def _qwen3_vl_moe(config: ConfigView) -> Structure:
     return text.extended(*qwen3_tower(config.section("vision_config"), text.hidden_size), modalities=_MODALITIES)
 
 
+def _exaone45(config: ConfigView) -> Structure:
+    """EXAONE 4.5: Qwen2.5-VL's tower with fewer key-value heads (vLLM, models/exaone4_5.py)."""
+    text = text_structure(config, default="exaone4")
+    vision = config.section("vision_config")
+    width = vision.integer("hidden_size", default=1280, most=MOST)
+    heads = vision.integer("num_heads", "num_attention_heads", default=16, most=2**14)
+    kept = vision.integer("num_key_value_heads", default=heads, most=2**14)
+    rows = width + 2 * kept * max(1, width // heads)
+    tower = (
+        replace(group, shape=(rows, *group.shape[1:])) if group.name.startswith("vision.qkv_proj") else group
+        for group in qwen25_tower(vision, text.hidden_size)
+    )
+    return text.extended(*tower, modalities=_MODALITIES)
+
+
 BUILDERS: dict[str, Builder] = {
     "Qwen2VLForConditionalGeneration": _qwen2_vl,
     "qwen2_vl": _qwen2_vl,
@@ -103,4 +120,6 @@ BUILDERS: dict[str, Builder] = {
     "qwen3_vl": _qwen3_vl,
     "Qwen3VLMoeForConditionalGeneration": _qwen3_vl_moe,
     "qwen3_vl_moe": _qwen3_vl_moe,
+    "Exaone4_5_ForConditionalGeneration": _exaone45,
+    "exaone4_5": _exaone45,
 }
