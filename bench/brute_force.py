@@ -1,24 +1,27 @@
 """The cheapest placement by looking at all of them: raw choices of every model on every card, nothing else.
 
-Small random fleets are planned and enumerated; both must cost the same, or both must find no place.
+Small random fleets are planned and enumerated; both must cost the same, or both must find no place. Models that
+may sleep are dealt into groups in every way; they are drawn so that no queue needs to be looked at: those that are
+never asked in the same hour may take turns, those that are asked in the same hours would swap most of the time.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, product
 from math import inf
 from random import Random
 from typing import Any
 
 from bench.raw_choices import RawChoice, raw_choices, room_bytes
 from cotenant import load_fleet
-from cotenant.domain.fleet import Fleet
-from cotenant.planning.solve import plan_fleet
+from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.planning.sleeping import solve_fleet
+from cotenant.planning.solve import written
 
-KINDS = ("plain", "tensor-parallel", "adapters")
+KINDS = ("plain", "tensor-parallel", "adapters", "sleep")
 _TOLERANCE = 1e-6
 _MODELS = (
     "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "mistralai/Mistral-7B-Instruct-v0.3",
@@ -49,22 +52,69 @@ def cheapest(fleet: Fleet) -> float:
     ways = [raw_choices(fleet, request) for request in fleet.models]
     if not all(ways):
         return inf
-    return _Enumeration(fleet, ways).run()
+    best = inf
+    for groups in _deals(tuple(range(len(ways)))):
+        if all(_may_take_turns([fleet.models[one] for one in group]) for group in groups):
+            dealt = [tuple(_in_turns([ways[one] for one in group])) for group in groups]
+            if all(dealt):
+                best = min(best, _Enumeration(fleet, groups, dealt).run())
+    return best
+
+
+def _deals(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Every way to part `items` into groups: with the first, each set of the others."""
+    if not items:
+        yield ()
+        return
+    first, others = items[0], items[1:]
+    for size in range(len(others) + 1):
+        for beside in combinations(others, size):
+            for rest in _deals(tuple(one for one in others if one not in beside)):
+                yield ((first, *beside), *rest)
+
+
+def _may_take_turns(group: Sequence[ModelRequest]) -> bool:
+    """Alone always; several where all allow it, none is apart from another and no hour asks for two of them."""
+    if len(group) == 1:
+        return True
+    names = {one.name for one in group}
+    if any("sleep" not in one.sharing or names & set(one.apart_from) for one in group):
+        return False
+    return all(sum(one.traffic.by_hour[hour] > 0 for one in group) <= 1 for hour in range(24))
+
+
+def _in_turns(ways: Sequence[Sequence[RawChoice]]) -> Iterator[RawChoice]:
+    """One choice for each of a group, on the same cards: the most that they take, one awake, the others asleep."""
+    for chosen in product(*ways):
+        first = chosen[0]
+        if len(chosen) == 1:
+            yield first
+        elif all((one.offer, one.size, one.replicas) == (first.offer, first.size, 1) for one in chosen):
+            asleep = sum(one.asleep_bytes for one in chosen)
+            most = max(one.claim_bytes + asleep - one.asleep_bytes for one in chosen)
+            yield RawChoice(first.offer, first.format, first.size, 1, most)
 
 
 class _Enumeration:
-    def __init__(self, fleet: Fleet, ways: list[tuple[RawChoice, ...]]) -> None:
-        self._fleet, self._ways = fleet, ways
+    """`groups` of models, those of one on the same cards; `ways` by group."""
+
+    def __init__(
+        self, fleet: Fleet, groups: Sequence[tuple[int, ...]], ways: Sequence[tuple[RawChoice, ...]]
+    ) -> None:
+        self._ways = ways
         self._cards = list(_cards(fleet, ways))
         self._best = inf
-        names = {request.name: number for number, request in enumerate(fleet.models)}
+        requests = [[fleet.models[one] for one in group] for group in groups]
+        self._pins = [[one.pin_gpus for one in each if one.pin_gpus] for each in requests]
+        names = {one.name: number for number, each in enumerate(requests) for one in each}
         self._apart = {
             frozenset((number, names[other]))
-            for number, request in enumerate(fleet.models)
-            for other in request.apart_from
+            for number, each in enumerate(requests)
+            for one in each
+            for other in one.apart_from
         }
         self._alone = {
-            number for number, request in enumerate(fleet.models) if "co-resident" not in request.sharing
+            number for number, each in enumerate(requests) if any("co-resident" not in one.sharing for one in each)
         }
 
     def run(self) -> float:
@@ -109,15 +159,14 @@ class _Enumeration:
             yield from combinations(cards, way.size)
 
     def _may(self, number: int, way: RawChoice, card: _Card) -> bool:
-        pins = self._fleet.models[number].pin_gpus
-        if card.free < way.claim_bytes or (pins and card.pool_index not in pins):
+        if card.free < way.claim_bytes or any(card.pool_index not in pins for pins in self._pins[number]):
             return False
         if card.on and (number in self._alone or card.on & self._alone):
             return False
         return not any(frozenset((number, other)) in self._apart for other in card.on)
 
 
-def _cards(fleet: Fleet, ways: list[tuple[RawChoice, ...]]) -> Iterator[_Card]:
+def _cards(fleet: Fleet, ways: Sequence[tuple[RawChoice, ...]]) -> Iterator[_Card]:
     """Pool cards, then as many of the shop's as all models could take together."""
     pinned = {index for request in fleet.models for index in request.pin_gpus}
     node = index = 0
@@ -157,7 +206,7 @@ def drawn_fleet(kind: str, seed: int) -> Mapping[str, Any]:
             {
                 "type": name,
                 "price": f"${price + random.choice((0, 0.1, 0.25)):g}/h",
-                "node": {"size": node},
+                "node": {"size": node, "host_memory": "2000GiB"},
                 **where,
             }
         )
@@ -180,12 +229,26 @@ def _model(kind: str, number: int, random: Random) -> dict[str, Any]:
         )
     if random.random() < 0.3:
         found["slo"] = {"tpot": random.choice(("40ms", "80ms", "150ms"))}
+    if kind == "sleep":
+        _with_hours(found, random)
     if kind == "adapters" and random.random() < 0.7:
         found["adapters"] = [
             {"name": f"a{number}-{each}", "rank": random.choice((8, 16, 64))}
             for each in range(random.choice((1, 3)))
         ]
     return found
+
+
+def _with_hours(model: dict[str, Any], random: Random) -> None:
+    """Asked in one third of the day, so often that two in the same third would swap most of the time."""
+    third = random.randrange(3)
+    weights = [1 if hour // 8 == third else 0 for hour in range(24)]
+    model.pop("slo", None)
+    model["traffic"] = {
+        "requests_per_second": random.choice((0.2, 0.3)), "by_hour": weights,
+        "input_tokens": {"p50": 400, "p95": random.choice((900, 2000))}, "output_tokens": {"p50": 60, "p95": 200},
+    }  # fmt: skip
+    model["sharing"] = random.choice((["sleep", "co-resident"], ["sleep", "co-resident"], ["co-resident"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +269,8 @@ class Compared:
 def compare(kind: str, seed: int) -> Compared:
     """Plan and enumerate one drawn fleet."""
     fleet = load_fleet(drawn_fleet(kind, seed))
-    plan = plan_fleet(fleet, fold=False)  # enumerated are processes of their own
-    planned = plan.objective_value if plan.feasible else inf
+    solved = solve_fleet(fleet, fold=False)  # enumerated are processes of their own
+    if solved.feasible:
+        written(solved)  # which checks the plan
+    planned = solved.placement.objective_value if solved.feasible else inf
     return Compared(kind, seed, planned, cheapest(fleet))

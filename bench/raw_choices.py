@@ -28,20 +28,22 @@ from cotenant.estimation.step_time import roofline
 
 @dataclass(frozen=True, slots=True)
 class RawChoice:
-    """One way to serve a model: `replicas` groups of `size` cards of one offer, `claim_bytes` on each."""
+    """One way to serve a model: `replicas` groups of `size` cards of one offer, `claim_bytes` on each; asleep,
+    `asleep_bytes` of them."""
 
     offer: int
     format: str
     size: int
     replicas: int
     claim_bytes: int
+    asleep_bytes: int = 0
 
 
 def raw_choices(fleet: Fleet, request: ModelRequest) -> tuple[RawChoice, ...]:
     """All of them: offers x formats x KV types x powers of two of tensor parallel x pipeline stages x numbers of
     replicas."""
     return tuple(
-        RawChoice(number, name, split[0] * split[1], replicas, claim)
+        RawChoice(number, name, split[0] * split[1], replicas, claim[0], claim[1])
         for number, offer in enumerate(fleet.gpus)
         for name, served in _formats(request, offer)
         for dtype in request.kv_cache_dtypes
@@ -100,8 +102,9 @@ def _claim(
     dtype: str,
     split: tuple[int, int],
     replicas: int,
-) -> int | None:
-    """What each card gives up for good; None where the choice does not run, fit or hold its SLO."""
+) -> tuple[int, int] | None:
+    """What each card gives up for good, and while it sleeps; None where the choice does not run, fit or hold its
+    SLO."""
     try:
         return _sized(fleet, request, offer, served, dtype, split, replicas)
     except UnsupportedError:
@@ -116,7 +119,7 @@ def _sized(
     dtype: str,
     split: tuple[int, int],
     replicas: int,
-) -> int | None:
+) -> tuple[int, int] | None:
     engine, version = find_engine(request.engine)
     slots = None
     if request.adapters:
@@ -149,4 +152,5 @@ def _sized(
         used_bytes=offer.used_bytes, demand=asked, model_path=served.model_path,
     )  # fmt: skip
     claim = max(rank.claimed_bytes for rank in found.per_gpu)
-    return claim if found.fits and claim <= room_bytes(fleet, offer) else None
+    asleep = max(rank.runtime.bytes.value for rank in found.per_gpu)
+    return (claim, asleep) if found.fits and claim <= room_bytes(fleet, offer) else None
