@@ -24,7 +24,7 @@ WANTED = bool(os.environ.get("COTENANT_PAGE"))
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = Path(os.environ.get("COTENANT_PICTURES", ROOT / "build" / "page"))
 SIZES = {"desk": (1440, 1000), "phone": (390, 844)}
-PATIENCE_MS = 120_000  # a loaded machine: no test is about time
+PATIENCE_MS = 300_000  # a loaded machine: no test is about time
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,5 +1,5 @@
 /** The whole screen: models, bars, cards, and what may be asked of the plan below them. */
-import { blame, copyLink, solve, stopWork } from "./actions.js";
+import { copyLink, solve } from "./actions.js";
 import { Cards } from "./cards.js";
 import { Figures } from "./figures.js";
 import { Knobs } from "./knobs.js";
@@ -42,13 +42,15 @@ function Waiting({ tall }) {
 
 function Top({ state }) {
   const examples = state.catalogue?.examples ?? [];
-  const open = (event) => {
+  const open = async (event) => {
     const chosen = examples.find((one) => one.name === event.target.value);
     event.target.value = "";
     if (!chosen) return;
-    set({ plan: null, answers: {}, checked: null, tab: "plan" });
+    const { fleet, plan, checked, answers, tune } = get();
+    set({ fleet: null, plan: null, checked: null, answers: {}, tune: {}, tab: "plan" });
     history.replaceState(null, "", location.pathname);
-    solve(chosen.fleet);
+    await solve(chosen.fleet);
+    if (!get().fleet) set({ fleet, plan, checked, answers, tune }); // cancelled, or refused
   };
   return html`<header class="top">
     <span class="brand"><img src="/static/icon.svg" alt="" width="22" height="22" /> <h1>Cotenant</h1></span>
