@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from os import PathLike
 
+    from cotenant.domain.conditions import Conditions
     from cotenant.domain.contender import Contender
     from cotenant.domain.deployment import Deployment
     from cotenant.domain.estimate import Estimate
@@ -353,6 +354,7 @@ def simulate(
     seed: int = 0,
     policy: str = "static",
     patience: str = "10s",
+    conditions: Conditions | None = None,
     calibration: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Replay:
@@ -371,7 +373,7 @@ def simulate(
     """
     (found,) = simulate_many(
         fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, arrivals=arrivals,
-        patience=patience, workers=1, calibration=calibration, progress=progress,
+        patience=patience, conditions=conditions, workers=1, calibration=calibration, progress=progress,
     )  # fmt: skip
     return found
 
@@ -385,6 +387,7 @@ def simulate_many(
     duration: str | None = None,
     arrivals: str | None = None,
     patience: str = "10s",
+    conditions: Conditions | None = None,
     workers: int | None = None,
     ray: str | None = None,
     calibration: bool = True,
@@ -396,6 +399,7 @@ def simulate_many(
     """
     from dataclasses import replace
 
+    from cotenant.domain.conditions import USUAL
     from cotenant.edge.calibrations import in_force, notes_of, version_of
     from cotenant.edge.plans import plan_and_fleet
     from cotenant.edge.simulations import Run, prepare, replays, with_arrivals
@@ -422,7 +426,10 @@ def simulate_many(
         }
     prepared = {policy: kinds[policy not in TOGETHER] for policy in policies}
     runs = [Run(policy, seed) for policy in policies for seed in seeds]
-    done = replays(prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray, progress=tell)
+    done = replays(
+        prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray,
+        conditions=conditions or USUAL, progress=tell,
+    )  # fmt: skip
     version, notes = version_of(held), notes_of(held)
     return tuple(replace(one, calibration=version, warnings=(*one.warnings, *notes)) for one in done)
 

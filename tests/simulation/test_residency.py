@@ -72,3 +72,51 @@ def test_the_longest_unused_goes_first() -> None:
 def test_the_oldest_request_wakes_first_and_is_not_overtaken() -> None:
     times, _, _ = swapped([requests(0, tokens=30), requests(50), requests(40)], room=12, patience_ns=10**6)
     assert times[2] < times[1]
+
+
+def test_models_asked_by_turns_stay_for_a_while() -> None:
+    """A B A B, 40 ns apart: loaded by turns, or served in batches once each may stay for 400 ns."""
+    loads = [requests(*range(0, 800, 80)), requests(*range(40, 840, 80))]
+    results = []
+    for minimum in (0, 400):
+        hosts = [Host(Replica(load, LIMITS, EVEN), ("card",)) for load in loads]
+        residents = [Resident(host.replica, host.cards, 10, 1, 100 * UNIT, 20 * UNIT) for host in hosts]
+        run(
+            hosts,
+            [Stream(load, (place,)) for place, load in enumerate(loads)],
+            residency=Residency(residents, {"card": 12}, 0, minimum * UNIT),
+        )
+        results.append([one.wakes for one in residents])
+        assert all((host.replica.outcome(0, 0).status == Status.FINISHED).all() for host in hosts)
+    thrashing, staying = results
+    assert sum(staying) < sum(thrashing) / 1.5
+
+
+def test_a_higher_priority_waits_for_no_residency() -> None:
+    ends = []
+    for priority in (0, 1):
+        hosts = [Host(Replica(load, LIMITS, EVEN), ("card",)) for load in (requests(0), requests(130))]
+        residents = [
+            Resident(host.replica, host.cards, 10, 1, 100 * UNIT, 20 * UNIT, priority=priority * place)
+            for place, host in enumerate(hosts)
+        ]
+        run(
+            hosts,
+            [Stream(host.replica.requests, (place,)) for place, host in enumerate(hosts)],
+            residency=Residency(residents, {"card": 12}, 0, 1000 * UNIT),
+        )
+        ends.append(int(hosts[1].replica.outcome(0, 0).finish_ns[0]))
+    assert ends == [100 + 1000 + 20 + 100 + 20, 130 + 20 + 100 + 20]
+
+
+def test_a_sleeper_whose_client_has_left_is_not_woken() -> None:
+    asked = Requests.of([0, 50], [4, 4], [30, 2], 0, [10**9, 90])
+    hosts = [Host(Replica(asked.take([place]), LIMITS, EVEN), ("card",)) for place in (0, 1)]
+    residents = [Resident(host.replica, host.cards, 10, 1, 100 * UNIT, 20 * UNIT) for host in hosts]
+    run(
+        hosts,
+        [Stream(host.replica.requests, (place,)) for place, host in enumerate(hosts)],
+        residency=Residency(residents, {"card": 12}, 10**18),
+    )
+    assert [one.wakes for one in residents] == [1, 0]
+    assert hosts[1].replica.outcome(0, 0).status.tolist() == [Status.CANCELLED]

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from cotenant.domain.replay import Replay
 
 _COMPARED = "static,elastic,swap,restart"
+_NAMED = (
+    "policy", "compare", "duration", "arrivals", "seed", "seeds", "patience", "residency", "timeout", "dispatch",
+    "preempt",
+)  # fmt: skip
+"""Options that a report repeats."""
 
 
 @click.command("simulate")
@@ -58,6 +63,23 @@ _COMPARED = "static,elastic,swap,restart"
     help="How long a request waits before a busy model makes room for its own.",
 )
 @click.option(
+    "--residency", default="5s", show_default=True, metavar="TIME",
+    help="How long a model that takes turns stays at least.",
+)  # fmt: skip
+@click.option("--timeout", metavar="TIME", help="Clients leave that long after they came, answered or not.")
+@click.option(
+    "--fail", multiple=True, metavar="REPLICA@TIME+TIME",
+    help="A replica fails then, for so long; mtbf:2h+90s: every one, by chance.",
+)  # fmt: skip
+@click.option(
+    "--dispatch", default="least-loaded", show_default=True, metavar="HOW",
+    help="Which replica takes a request: least-loaded, round-robin or best-fit (with slack).",
+)  # fmt: skip
+@click.option(
+    "--preempt", default="latest", show_default=True, metavar="WHO",
+    help="Who gives way for blocks, of the lowest priority: the latest, or the cheapest to compute again.",
+)  # fmt: skip
+@click.option(
     "--compare", metavar="[A,B,...]", is_flag=False, flag_value=_COMPARED,
     help=f"Several policies side by side, the same requests for each. Without names: {_COMPARED}.",
 )  # fmt: skip
@@ -81,6 +103,11 @@ def command(
     seeds: int,
     policy: str,
     patience: str,
+    residency: str,
+    timeout: str | None,
+    fail: tuple[str, ...],
+    dispatch: str,
+    preempt: str,
     compare: str | None,
     html: Path | None,
     workers: int | None,
@@ -94,13 +121,15 @@ def command(
     or when an SLO is missed (with --compare: by every policy; with --seeds: from any seed).
     """
     from cotenant import api
+    from cotenant.simulation.conditions import conditions_of
 
+    conditions = conditions_of(timeout=timeout, fail=fail, residency=residency, dispatch=dispatch, preempt=preempt)
     policies = [policy] if compare is None else [word.strip() for word in compare.split(",")]
     with progress() as report:
         found = api.simulate_many(
             fleet, policies=policies, seeds=range(seed, seed + seeds), traces=traces, duration=duration,
-            arrivals=arrivals, patience=patience, workers=workers, ray=ray, calibration=calibration,
-            progress=report,
+            arrivals=arrivals, patience=patience, conditions=conditions, workers=workers, ray=ray,
+            calibration=calibration, progress=report,
         )  # fmt: skip
     firsts = found[::seeds]
     if html is not None:
@@ -147,7 +176,7 @@ def _command(name: str) -> str:
         f"--{option.replace('_', '-')} {value}"
         for option, value in context.params.items()
         if value not in (None, False, ())
-        and option in ("policy", "compare", "duration", "arrivals", "seed", "seeds", "patience")
+        and option in _NAMED
         and context.get_parameter_source(option) is not click.core.ParameterSource.DEFAULT
     ]
     return " ".join(["cotenant simulate", name, *given])

@@ -97,6 +97,7 @@ class ModelReplay:
     at_percentile: tuple[float | None, float | None] | None
     preemptions: int
     curves: Curves = Curves()
+    lost: int = 0  # with the replica that was answering them
     cache_hits: float | None = None  # share of tokens to be read that the prefix cache held; None: there was none
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from cotenant.domain.conditions import USUAL, Conditions
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.replay import Replay
 from cotenant.domain.workload import Arrivals, Trace, Traffic
@@ -94,17 +95,18 @@ def replays(
     patience_s: float,
     workers: int | None = 1,
     ray: str | None = None,
+    conditions: Conditions = USUAL,
     progress: Progress = lambda _: None,
 ) -> Iterator[Replay]:
     """Each of `runs` on what was `prepared` for its policy, in order."""
     if ray is None and (workers == 1 or len(runs) == 1):
         for run in runs:
-            yield replayed(prepared, duration_s, patience_s, run, progress=progress)
+            yield replayed(prepared, duration_s, patience_s, run, conditions=conditions, progress=progress)
         return
     from cotenant.edge.workers import each
 
     progress(f"0 of {len(runs)} replays done")
-    function = partial(replayed, dict(prepared), duration_s, patience_s)
+    function = partial(replayed, dict(prepared), duration_s, patience_s, conditions=conditions)
     for number, one in enumerate(each(function, runs, workers=workers, ray=ray), start=1):
         progress(f"{number} of {len(runs)} replays done")
         yield one
@@ -115,6 +117,7 @@ def replayed(
     duration_s: float | None,
     patience_s: float,
     run: Run,
+    conditions: Conditions = USUAL,
     progress: Progress = lambda _: None,
 ) -> Replay:
     """One replay; a function by itself, so that another process can be told of it."""
@@ -123,5 +126,5 @@ def replayed(
     one = prepared[run.policy]
     return replay(
         one.plan, one.models, one.hostings, seed=run.seed, policy=run.policy, duration_s=duration_s,
-        patience_s=patience_s, cards=one.cards, progress=progress,
+        patience_s=patience_s, cards=one.cards, conditions=conditions, progress=progress,
     )  # fmt: skip

@@ -21,3 +21,26 @@ def victim(ranks: Ints, running: int) -> int:
         if ranks[index] > ranks[found]:
             found = index
     return found
+
+
+def cheapest(priorities: Ints, ranks: Ints, again: Ints, frees: Ints, short: int, running: int) -> int:
+    """The index of who costs least to send away: of the lowest priority, what it takes to compute again (`again`)
+    for each of the `short` blocks that its leaving frees; of equals the greatest rank.
+
+    The least rank of all stays, so that somebody always gets to the end; alone, it is the answer.
+    """
+    best, found = 0, -1
+    for index in range(1, running):
+        if ranks[index] < ranks[best]:
+            best = index
+    for index in range(running):
+        if index == best or frees[index] <= 0:
+            continue
+        if found < 0 or priorities[index] < priorities[found]:
+            found = index
+        elif priorities[index] == priorities[found]:
+            ours = again[index] * min(frees[found], short)
+            theirs = again[found] * min(frees[index], short)
+            if ours < theirs or (ours == theirs and ranks[index] > ranks[found]):
+                found = index
+    return found if found >= 0 else victim(ranks, running)

@@ -61,6 +61,9 @@ class CachingReplica(Replica):
         del self._sealed[one.request]
         self._held = self.limits.num_blocks - self._cache.free
 
+    def _frees(self, one: Sequence) -> int:
+        return self._cache.held_once(self._blocks[one.request])
+
     def _seal(self, one: Sequence) -> None:
         """Name the blocks that the step in progress fills: who joins after it in the same step may share them."""
         full, sealed = full_blocks(one.computed + one.chunk, self.limits.block_size), self._sealed[one.request]

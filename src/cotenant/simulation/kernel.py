@@ -12,44 +12,17 @@ replicas: the same every time.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
-from cotenant.policy.dispatch import least_loaded, round_robin
 from cotenant.policy.sharing import SLICES, slowdown, stretched
 from cotenant.simulation.costs import FS_PER_NS
-from cotenant.simulation.load import NEVER, Requests
-from cotenant.simulation.replica import Replica
+from cotenant.simulation.load import NEVER
+from cotenant.simulation.outages import Outages
 from cotenant.simulation.residency import Residency
+from cotenant.simulation.router import Host, Router, Stream
+
+__all__ = ["Host", "Stream", "run"]
 
 Progress = Callable[[int, int], None]  # requests that have arrived, of how many
-
-
-@dataclass(slots=True, eq=False)
-class Host:
-    """A replica on its cards, with its clock: when its step ends, how long it has worked, and would have alone."""
-
-    replica: Replica
-    cards: tuple[object, ...]
-    ends_fs: int | None = None
-    busy_fs: int = 0
-    alone_fs: int = 0
-    last_fs: int = 0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Stream:
-    """The requests of one model and the hosts (by number) that may serve it.
-
-    With `users` the loop is closed: that many requests come at once, and the next one whenever one leaves, until
-    `until_ns`. `came_ns` then says when each of them came; those beyond never did.
-    """
-
-    requests: Requests
-    hosts: tuple[int, ...]
-    dispatch: str = "least_loaded"  # or "round_robin"
-    users: int = 0
-    until_ns: int = NEVER
-    came_ns: list[int] = field(default_factory=list)
 
 
 def run(
@@ -59,35 +32,39 @@ def run(
     until_ns: int = NEVER,
     residency: Residency | None = None,
     cross: int = SLICES,
+    outages: Outages | None = None,
     progress: Progress | None = None,
 ) -> None:
     """Serve all requests, or as many as end before `until_ns`. The outcome stands in the replicas afterwards.
 
     With a `residency` (its residents in the order of `hosts`) only models that are awake work; without, all are.
     `cross`: per mille of its turn that a neighbour's step of the other kind costs (`policy.sharing`).
+    `outages` say which hosts are away when; they do not go with a `residency`.
     """
     arrivals = _arrivals(streams)
-    turns = [0] * len(streams)
+    router = Router(hosts, streams, outages or Outages(()))
     place, change = 0, None
     while True:
         now = _next_moment(hosts, arrivals[place][0] * FS_PER_NS if place < len(arrivals) else None, change)
+        now = router.next_moment(now)
         if now is None or now > until_ns * FS_PER_NS:
             return
         for host in hosts:
             if host.ends_fs == now:
                 host.replica.end(now)
                 host.ends_fs, host.last_fs = None, now
+        router.update(now)
         while place < len(arrivals) and arrivals[place][0] * FS_PER_NS <= now:
             _, model, request = arrivals[place]
             if streams[model].users:  # the moment at which all users ask at once
                 place += 1
                 continue
-            hosts[_choose(streams[model], hosts, turns, model)].replica.arrive(request)
+            router.send(model, request, now)
             place += 1
             if progress is not None and place % 256 == 0:
                 progress(place, len(arrivals))
         for model, stream in enumerate(streams):
-            _ask_again(stream, hosts, turns, model, now)
+            _ask_again(stream, hosts, router, model, now)
         if residency is not None:
             residency.update(now)
             change = residency.next_change(now)
@@ -103,31 +80,25 @@ def _arrivals(streams: Sequence[Stream]) -> list[tuple[int, int, int]]:
     )
 
 
-def _ask_again(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int, now: int) -> None:
+def _ask_again(stream: Stream, hosts: Sequence[Host], router: Router, model: int, now: int) -> None:
     """In a closed loop, every user without a request in flight sends the next one."""
     if not stream.users or now >= stream.until_ns * FS_PER_NS:
         return
     flying = sum(hosts[one].replica.taken - hosts[one].replica.closed for one in stream.hosts)
+    flying += router.orphans(model)
     while flying < stream.users and len(stream.came_ns) < len(stream.requests):
         before = sum(hosts[one].replica.closed for one in stream.hosts)
-        replica = hosts[_choose(stream, hosts, turns, model)].replica
-        replica.came_ns[len(stream.came_ns)] = now // FS_PER_NS
-        replica.arrive(len(stream.came_ns))
-        stream.came_ns.append(now // FS_PER_NS)
+        request, now_ns = len(stream.came_ns), now // FS_PER_NS
+        for one in stream.hosts:
+            hosts[one].replica.comes_at(request, now_ns, min(NEVER, now_ns + stream.timeout_ns))
+        router.send(model, request, now)
+        stream.came_ns.append(now_ns)
         flying += 1 - (sum(hosts[one].replica.closed for one in stream.hosts) - before)
 
 
 def _next_moment(hosts: Sequence[Host], *others: int | None) -> int | None:
     moments = [*(host.ends_fs for host in hosts), *others]
     return min((one for one in moments if one is not None), default=None)
-
-
-def _choose(stream: Stream, hosts: Sequence[Host], turns: list[int], model: int) -> int:
-    """The host that takes the next request of this model."""
-    if stream.dispatch == "round_robin":
-        turns[model] += 1
-        return stream.hosts[round_robin(turns[model] - 1, len(stream.hosts))]
-    return stream.hosts[least_loaded([hosts[one].replica.load for one in stream.hosts], len(stream.hosts))]
 
 
 def _begin(hosts: Sequence[Host], now: int, residency: Residency | None, cross: int) -> None:
@@ -150,6 +121,7 @@ def _begin(hosts: Sequence[Host], now: int, residency: Residency | None, cross: 
         host.ends_fs = now + took
         host.busy_fs += took
         host.alone_fs += work
+        host.alone_step_fs = work
 
 
 def _crowd(hosts: Sequence[Host]) -> dict[object, list[int]]:

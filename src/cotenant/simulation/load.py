@@ -23,6 +23,7 @@ class Status(IntEnum):
     FINISHED = 1
     REFUSED = 2
     CANCELLED = 3
+    LOST = 4  # with the replica that was answering it
 
 
 class Event(IntEnum):
@@ -33,6 +34,7 @@ class Event(IntEnum):
     ADMIT = 2
     FIRST_TOKEN = 3
     FINISH = 4
+    LOSE = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -32,13 +32,17 @@ def model_replay(
         slow[several] = tpot > slo.tpot_s
         within &= ~slow
     good, count = int(within.sum()), len(requests)
-    at = None if slo is None else (_at(ttft, slo.percentile), _at(tpot, slo.percentile))
+    finished = int(done.sum())
+    gone = int(np.isin(outcome.status, (Status.CANCELLED, Status.LOST)).sum())
+    at = None if slo is None else (_at(ttft, slo.percentile, gone), _at(tpot, slo.percentile, gone))
+    missing = finished + gone < count or (count > 0 and not finished)
     return ModelReplay(
         model=model,
         requests=count,
-        finished=int(done.sum()),
+        finished=finished,
         refused=int((outcome.status == Status.REFUSED).sum()),
         cancelled=int((outcome.status == Status.CANCELLED).sum()),
+        lost=int((outcome.status == Status.LOST).sum()),
         unfinished=int((outcome.status == Status.UNFINISHED).sum()),
         rate=count / duration_s,
         ttft_s=percentiles(ttft),
@@ -46,8 +50,8 @@ def model_replay(
         e2e_s=percentiles(e2e),
         goodput=good / duration_s,
         attainment=good / count if count else 1.0,
-        slo_held=None if slo is None or at is None else _held(slo, at, int(done.sum()) < count),
-        at_percentile=at,
+        slo_held=None if slo is None or at is None else _held(slo, at, missing),
+        at_percentile=None if at is None else (_finite(at[0]), _finite(at[1])),
         preemptions=outcome.preemptions,
         curves=Curves(curve(ttft), curve(tpot), curve(e2e)),
         cache_hits=outcome.hit_tokens / outcome.asked_tokens if outcome.asked_tokens else None,
@@ -70,15 +74,20 @@ def curve(seconds: Any) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in ordered[places])
 
 
-def _at(seconds: Any, percent: float) -> float | None:
-    """The smallest value that `percent` of them do not exceed (nearest rank)."""
+def _at(seconds: Any, percent: float, gone: int = 0) -> float | None:
+    """The smallest value that `percent` of them do not exceed (nearest rank); `gone` more were never answered, and
+    the value is infinite where it is one of those."""
     if not len(seconds):
         return None
-    place = max(0, ceil(percent / 100 * len(seconds)) - 1)
-    return float(np.partition(seconds, place)[place])
+    place = max(0, ceil(percent / 100 * (len(seconds) + gone)) - 1)
+    return inf if place >= len(seconds) else float(np.partition(seconds, place)[place])
+
+
+def _finite(seconds: float | None) -> float | None:
+    return None if seconds is None or seconds == inf else seconds
 
 
 def _held(slo: Slo, at: tuple[float | None, float | None], missing: bool) -> bool:
-    """Whether both targets hold at the percentile; never where requests got no whole answer."""
+    """Whether both targets hold at the percentile; never where requests are `missing`, refused or unanswered."""
     pairs = zip((slo.ttft_s, slo.tpot_s), at, strict=True)
     return not missing and all(target is None or found is None or found <= target for target, found in pairs)

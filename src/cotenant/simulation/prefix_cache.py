@@ -40,6 +40,10 @@ class PrefixCache:
         """How many of them nobody holds."""
         return sum(self._holders[block] == 0 for block in blocks)
 
+    def held_once(self, blocks: Sequence[int]) -> int:
+        """How many of them have one holder."""
+        return sum(self._holders[block] == 1 for block in blocks)
+
     def hold(self, blocks: Sequence[int]) -> None:
         """One more holder of each."""
         for block in blocks:

@@ -14,11 +14,13 @@ import numpy as np
 from cotenant.policy.admission import can_serve, chunk_tokens, may_join
 from cotenant.policy.ledger import blocks_of, opens_block
 from cotenant.policy.order import ranks
-from cotenant.policy.preemption import must_preempt, victim
+from cotenant.policy.preemption import cheapest, must_preempt, victim
 from cotenant.policy.prefixes import chunk_needs
 from cotenant.simulation.costs import FS_PER_NS, StepCosts
 from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status, sorted_log
 from cotenant.simulation.pool import Borrower, Pool
+
+_EVENTS = {Status.FINISHED: Event.FINISH, Status.CANCELLED: Event.CANCEL, Status.LOST: Event.LOSE}
 
 
 @dataclass(slots=True, eq=False)
@@ -54,11 +56,13 @@ class Replica:
         share: Borrower | None = None,
     ) -> None:
         """Blocks are its own, or `share`d out of a `pool` up to as many."""
+        self.preempts_cheapest = False  # instead of the latest
         self.limits, self.costs, self.requests = limits, costs, requests
         self._rank = ranks(requests.priority.tolist(), requests.arrival_ns.tolist())
         self._inputs, self._outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
         self._arrival = requests.arrival_ns.tolist()
         self.came_ns: dict[int, int] = {}  # of requests that came at another time than they were listed for
+        self._priority = requests.priority.tolist()
         self._cancel = requests.cancel_ns.tolist()
         self._gives_up = any(cancel < NEVER for cancel in self._cancel)
         self._in_order = len(set(requests.priority.tolist())) <= 1  # then the queue's first came first
@@ -127,6 +131,44 @@ class Replica:
         waiting = self.waiting[:1] if self._in_order else self.waiting
         return min((self.came_ns.get(one, self._arrival[one]) for _, one in waiting), default=None)
 
+    def prompt_of(self, request: int) -> int:
+        """Its prompt's tokens."""
+        return int(self._inputs[request])
+
+    def size_of(self, request: int) -> int:
+        """Tokens that a waiting request will read: its prompt, and what it had written before a preemption."""
+        return int(self._inputs[request]) + self._generated[request]
+
+    def first_ns(self, request: int) -> int:
+        """When its first token came; 0 before."""
+        return self._first[request]
+
+    def comes_at(self, request: int, now_ns: int, leaves_ns: int) -> None:
+        """A request comes at another time than listed, and gives up at `leaves_ns` (NEVER: does not)."""
+        self.came_ns[request] = now_ns
+        self._cancel[request] = leaves_ns
+        self._gives_up = self._gives_up or leaves_ns < NEVER
+
+    def take_over(self, request: int, other: Replica) -> None:
+        """A request that `other` had comes here."""
+        if request in other.came_ns:
+            self.comes_at(request, other.came_ns[request], other._cancel[request])
+        self.arrive(request)
+
+    def fail(self, now_fs: int) -> list[int]:
+        """Everything is gone: requests that were being answered are lost; those to be tried again, by rank."""
+        for one in self.running:
+            self._release(one)
+        here = sorted([(one.rank, one.request) for one in self.running] + self.waiting)
+        self.running, self.waiting = [], []
+        self.forget()
+        again = [request for _, request in here if not self._has_first[request]]
+        for _, request in here:
+            if self._has_first[request]:
+                self._close(request, Status.LOST, now_fs)
+        self.taken -= len(again)
+        return again
+
     def arrive(self, request: int) -> None:
         """A request joins the queue at its rank; one that can never be served is refused."""
         limits = self.limits
@@ -143,7 +185,7 @@ class Replica:
 
     def begin(self, now_fs: int) -> int:
         """Decide the next step at this moment; the femtoseconds that it takes alone. 0: nothing is left to do."""
-        self._drop_cancelled(now_fs)
+        self.drop_cancelled(now_fs)
         if not self.has_work:
             return 0
         self._preempted = 0
@@ -186,7 +228,7 @@ class Replica:
             growing = [one for one in self.running if one.decoding and opens_block(one.computed, size)]
             if not must_preempt(len(growing), self.free_blocks):
                 break
-            self._preempt(now_fs)
+            self._preempt(now_fs, len(growing) - self.free_blocks)
         for one in growing:
             self._give(one, 1)
         for one in self.running:
@@ -198,7 +240,7 @@ class Replica:
             one.chunk = chunk_tokens(one.known - one.computed, self._budget())
             wanted = blocks_of(one.computed + one.chunk, self.limits.block_size) - one.blocks
             while one in self.running and must_preempt(wanted, self.free_blocks):
-                self._preempt(now_fs)
+                self._preempt(now_fs, wanted - self.free_blocks)
             if one in self.running:
                 self._give(one, wanted)
 
@@ -229,9 +271,22 @@ class Replica:
     def _budget(self) -> int:
         return self.limits.max_num_batched_tokens - sum(one.chunk for one in self.running)
 
-    def _preempt(self, now_fs: int) -> None:
-        """The lowest in rank gives up its blocks and waits again; what it wrote, it will read as prompt."""
-        one = self.running.pop(victim([one.rank for one in self.running], len(self.running)))
+    def _victim(self, short: int) -> int:
+        """Who gives way where `short` blocks are lacking."""
+        ranks_of, count = [one.rank for one in self.running], len(self.running)
+        if not self.preempts_cheapest:
+            return victim(ranks_of, count)
+        priorities = [self._priority[one.request] for one in self.running]
+        again = [self.costs.step(0, 0, one.computed, one.computed**2) for one in self.running]
+        return cheapest(priorities, ranks_of, again, [self._frees(one) for one in self.running], short, count)
+
+    def _frees(self, one: Sequence) -> int:
+        """Blocks that are free once it has left."""
+        return one.blocks
+
+    def _preempt(self, now_fs: int, short: int) -> None:
+        """Somebody gives up its blocks and waits again; what it wrote, it will read as prompt."""
+        one = self.running.pop(self._victim(short))
         self._release(one)
         self._generated[one.request] = one.known - self._inputs[one.request]
         self._preempted += 1
@@ -239,7 +294,7 @@ class Replica:
         self._note(now_fs, Event.PREEMPT, one.request)
         self._enqueue(one.request)
 
-    def _drop_cancelled(self, now_fs: int) -> None:
+    def drop_cancelled(self, now_fs: int) -> None:
         """Whoever has given up leaves, waiting or running."""
         if not self._gives_up:
             return
@@ -262,7 +317,7 @@ class Replica:
     def _close(self, request: int, status: Status, now_fs: int) -> None:
         self._status[request], self._finish[request] = int(status), now_fs // FS_PER_NS
         self.closed += 1
-        self._note(now_fs, Event.FINISH if status is Status.FINISHED else Event.CANCEL, request)
+        self._note(now_fs, _EVENTS[status], request)
 
     def _note(self, now_fs: int, event: Event, request: int) -> None:
         self._log.append((self.steps, now_fs // FS_PER_NS, int(event), request))

@@ -2,9 +2,11 @@
 
 A request for a model that sleeps wakes it, if its cards have room. If not, models that were used longest ago make
 room: at once where they have no work, and after `patience` where they do, so that a busy card does not spend its
-time loading (thrash). Who makes room takes no new requests, finishes what runs, and sleeps; its queue waits. Of
-several models that want to wake, the one with the oldest request comes first, and nobody overtakes it on its
-cards.
+time loading (thrash). Nobody makes room before it was awake for `minimum`, idle or not: two models that are asked
+by turns would be loaded by turns. Who makes room takes no new requests, finishes what runs, and sleeps; its queue
+waits. Of several models that want to wake, the one of the highest priority comes first, then the one with the
+oldest request, and nobody overtakes it on its cards. A higher priority waits for no lower one, and a lower one
+sends no busy higher one away (`policy.turns`, as the gateway has it).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from cotenant.policy.eviction import least_recent, may_swap
+from cotenant.policy.turns import first_to_wake, has_resided, may_displace, patience_for
 from cotenant.simulation.costs import FS_PER_NS
 from cotenant.simulation.replica import Replica
 
@@ -38,9 +41,11 @@ class Resident:
     asleep_bytes: int
     wake_fs: int
     sleep_fs: int
+    priority: int = 0
     state: State = State.ASLEEP
     until_fs: int = 0  # end of waking or falling asleep
     used_fs: int = -1
+    since_fs: int = 0  # awake since then
     wakes: int = 0
     spells_fs: list[list[int]] = field(default_factory=list)  # [began to wake, was awake, was asleep again]
 
@@ -58,18 +63,20 @@ class Resident:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residency:
-    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs` as above."""
+    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs` and `minimum_fs` as above."""
 
     residents: Sequence[Resident]
     capacity_bytes: Mapping[object, int]
     patience_fs: int
+    minimum_fs: int = 0
 
     def next_change(self, now: int) -> int | None:
-        """When the next model has woken or fallen asleep."""
+        """When the next model has woken, has fallen asleep or may be sent to sleep."""
         changing = (State.WAKING, State.FALLING_ASLEEP)
-        return min(
-            (one.until_fs for one in self.residents if one.state in changing and one.until_fs > now), default=None
-        )
+        moments = [one.until_fs for one in self.residents if one.state in changing]
+        if any(one.state is State.ASLEEP and one.replica.has_work for one in self.residents):
+            moments += [one.since_fs + self.minimum_fs for one in self.residents if one.state is State.AWAKE]
+        return min((moment for moment in moments if moment > now), default=None)
 
     def update(self, now: int) -> None:
         """All that changes at this moment; call it again at `next_change` and whenever a step ends."""
@@ -90,7 +97,7 @@ class Residency:
         if one.state is State.AWAKE and one.replica.has_work:
             one.used_fs = now
         if one.state is State.WAKING and one.until_fs <= now:
-            one.state, one.used_fs = State.AWAKE, now
+            one.state, one.used_fs, one.since_fs = State.AWAKE, now, now
             one.spells_fs[-1].append(now)
         if one.state is State.DRAINING and not one.replica.running:
             one.state, one.until_fs = State.FALLING_ASLEEP, now + one.sleep_fs
@@ -100,11 +107,19 @@ class Residency:
             one.spells_fs[-1].append(now)
 
     def _wanting(self, now: int) -> list[Resident]:
-        """Sleepers with requests, the one with the oldest first."""
-        sleepers = [
-            one for one in self.residents if one.state is State.ASLEEP and one.replica.oldest_ns is not None
-        ]
-        return sorted(sleepers, key=lambda one: one.replica.oldest_ns or 0)
+        """Sleepers with requests, in the order in which they wake; clients that have left do not count."""
+        sleepers = [one for one in self.residents if one.state is State.ASLEEP and one.replica.has_work]
+        for one in sleepers:
+            one.replica.drop_cancelled(now)
+        sleepers = [one for one in sleepers if one.replica.oldest_ns is not None]
+        found: list[Resident] = []
+        while sleepers:
+            priorities, oldest = (
+                [one.priority for one in sleepers],
+                [one.replica.oldest_ns or 0 for one in sleepers],
+            )
+            found.append(sleepers.pop(first_to_wake(priorities, oldest, len(sleepers))))
+        return found
 
     def _wake_or_make_room(self, one: Resident, now: int) -> None:
         wanted = one.awake_bytes - one.asleep_bytes
@@ -115,21 +130,26 @@ class Residency:
             one.spells_fs.append([now])
             return
         for card in short:
-            self._make_room(card, wanted, _waited(one, now), now)
+            self._make_room(card, wanted, one, now)
 
-    def _make_room(self, card: object, wanted: int, waited: int, now: int) -> None:
+    def _may_go(self, one: Resident, comer: Resident, now: int) -> bool:
+        """Whether an awake model's turn is over, for the sake of `comer`."""
+        busy, own = one.replica.has_work, one.priority
+        if not has_resided(now - one.since_fs, self.minimum_fs, comer.priority, own):
+            return False
+        if not may_displace(busy, comer.priority, own):
+            return False
+        patience = patience_for(self.patience_fs, comer.priority, own)
+        own_wait = _waited(one, now) if comer.priority <= own else -1
+        return may_swap(_waited(comer, now), own_wait, not busy, patience)
+
+    def _make_room(self, card: object, wanted: int, comer: Resident, now: int) -> None:
         """Send models to sleep, those used longest ago first, until what they will free is enough."""
         here = [one for one in self.residents if card in one.cards]
         leaving = (State.DRAINING, State.FALLING_ASLEEP)
         coming = sum(one.awake_bytes - one.asleep_bytes for one in here if one.state in leaving)
         while self.free_bytes(card) + coming < wanted:
-            evictable = [
-                int(
-                    one.state is State.AWAKE
-                    and may_swap(waited, _waited(one, now), not one.replica.has_work, self.patience_fs)
-                )
-                for one in here
-            ]
+            evictable = [int(one.state is State.AWAKE and self._may_go(one, comer, now)) for one in here]
             place = least_recent([one.used_fs for one in here], evictable, len(here))
             if place == len(here):
                 return

@@ -8,16 +8,21 @@ from typing import Any
 
 import numpy as np
 
+from cotenant.domain.conditions import USUAL, Conditions
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Plan
 from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay, Timeline
 from cotenant.errors import InputError, UnsupportedError
 from cotenant.simulation import crowded, fast
+from cotenant.simulation.best_fit import ENDLESS, Targets
+from cotenant.simulation.conditions import outages
 from cotenant.simulation.costs import FS_PER_S
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host, Stream, run
-from cotenant.simulation.load import Outcome
+from cotenant.simulation.load import NEVER, Outcome
 from cotenant.simulation.metrics import model_replay
+from cotenant.simulation.outages import Outages
+from cotenant.simulation.remarks import failures, overload, remarks
 from cotenant.simulation.residency import Residency, Resident
 from cotenant.simulation.timeline import Lived, timeline
 from cotenant.simulation.together import TOGETHER, cross_cost
@@ -56,6 +61,7 @@ def replay(
     patience_s: float = PATIENCE_S,
     duration_s: float | None = None,
     cards: int = 0,
+    conditions: Conditions = USUAL,
     progress: Progress = lambda _: None,
 ) -> Replay:
     """What the plan's replicas make of `duration_s` seconds of traffic (by default its traces whole, else 300 s).
@@ -63,25 +69,38 @@ def replay(
     static, elastic, spatial: each replica keeps its place on its cards (`together`). swap, swap-2, restart:
     replicas take turns in the memory of their cards (`residency`), `patience_s` being how long a request waits
     before a busy neighbour makes room. token, token-urgent: all models on all cards (`tokenwise`), of which there
-    are `cards`, idle ones among them. The same seed gives the same answer. Raises InputError for an unknown
-    policy, a patience or a duration that is none.
+    are `cards`, idle ones among them. `conditions`: clients that leave, replicas that fail, who takes a request
+    and who gives way. The same seed gives the same answer. Raises InputError for an unknown policy, a patience or
+    a duration that is none, UnsupportedError for conditions that a policy does not know.
     """
     check_policy(policy)
     if not 0 <= patience_s < 1e8:
         raise InputError(f"a patience of zero or more is needed, not {patience_s} s")
     if duration_s is not None and not 0 < duration_s < 1e8:
         raise InputError(f"a duration above zero is needed, not {duration_s} s")
+    check_conditions(conditions, policy, bool(plan.turns))
     span = duration_s or _span(requests)
     progress("drawing requests")
-    models = [_model(number, request, hostings, seed, span) for number, request in enumerate(requests)]
+    models = [_model(number, request, hostings, seed, span, conditions) for number, request in enumerate(requests)]
     owner = {host: model for model in models for host in model.hosts}
     hosts = together(policy, [owner[place].work.requests for place in range(len(hostings))], hostings)
-    turns = residency_of(plan, hosts, hostings) if policy == "static" else None
+    for host in hosts:
+        host.replica.preempts_cheapest = conditions.preempt == "cheapest"
+    priorities, stays = [owner[place].request.priority for place in range(len(hostings))], conditions.residency_s
+    minimum = round(stays * FS_PER_S)
+    away = Outages(outages(conditions, [one.id for one in hostings], seed=seed, until_s=_GRACE * span + _GRACE_S))
+    turns = (
+        residency_of(plan, hosts, hostings, priorities=priorities, minimum_fs=minimum)
+        if policy == "static"
+        else None
+    )
     if policy in TOKENWISE:
         residency, outcomes = None, _pooled(policy, plan, models, hosts, hostings, span, cards)
     else:
-        residency = turns if policy in TOGETHER else _residency(plan, hosts, hostings, policy, patience_s)
-        outcomes = _serve(policy, models, hosts, hostings, residency, span, progress)
+        residency = turns
+        if policy not in TOGETHER:
+            residency = _residency(plan, hosts, hostings, priorities, policy, patience_s, minimum)
+        outcomes = _serve(policy, models, hosts, hostings, residency, span, conditions, away, progress)
     found = [_figures(model, outcomes, hostings, span) for model in models]
     end = max((host.last_fs for host in hosts), default=0) / 1e15
     return Replay(
@@ -96,7 +115,7 @@ def replay(
             )
             for place, (one, host, outcome) in enumerate(zip(hostings, hosts, outcomes, strict=True))
         ),
-        warnings=tuple(_warnings(models, found, end, span)),
+        warnings=tuple(_warnings(models, found, end, span, away, [one.id for one in hostings])),
         input_hash=plan.input_hash,
         timeline=_timeline(plan, hostings, owner, outcomes, residency, max(end, span)),
     )
@@ -141,6 +160,20 @@ def _card_names(plan: Plan) -> dict[tuple[int, int], str]:
     return {(one.node, one.index): f"{one.type} #{one.node}.{one.index}" for one in devices}
 
 
+def check_conditions(conditions: Conditions, policy: str, turns: bool) -> None:
+    """Raises UnsupportedError for what the policy's scheduler does not know."""
+    if policy in TOKENWISE and (conditions.timeout_s is not None or not _is_plain(conditions)):
+        raise UnsupportedError(
+            f"{policy} has a scheduler of its own: no timeouts, failures, dispatch or preemption to choose",
+            hint="take static, elastic or spatial",
+        )
+    if conditions.fails and (turns or policy not in TOGETHER):
+        raise UnsupportedError(
+            "replicas that take turns in a card's memory cannot fail here",
+            hint="take static, elastic or spatial, and a plan without turns",
+        )
+
+
 def check_policy(policy: str) -> None:
     """Raises InputError for a policy that there is not."""
     if policy not in POLICIES:
@@ -148,8 +181,9 @@ def check_policy(policy: str) -> None:
 
 
 def _residency(
-    plan: Plan, hosts: Sequence[Host], hostings: Sequence[Hosting], policy: str, patience_s: float
-) -> Residency:
+    plan: Plan, hosts: Sequence[Host], hostings: Sequence[Hosting], priorities: Sequence[int], policy: str,
+    patience_s: float, minimum_fs: int,
+) -> Residency:  # fmt: skip
     """Everybody asleep. Raises UnsupportedError where a model has no room beside the others' idle processes."""
     capacity: dict[object, int] = {
         (gpu.device.node, gpu.device.index): gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus
@@ -162,10 +196,11 @@ def _residency(
             asleep_bytes=0 if policy == "restart" else one.runtime_bytes,
             wake_fs=round(one.swap_s[policy][1] * FS_PER_S),
             sleep_fs=round(one.swap_s[policy][0] * FS_PER_S),
+            priority=priority,
         )
-        for host, one in zip(hosts, hostings, strict=True)
+        for host, one, priority in zip(hosts, hostings, priorities, strict=True)
     ]
-    found = Residency(residents, capacity, round(patience_s * FS_PER_S))
+    found = Residency(residents, capacity, round(patience_s * FS_PER_S), minimum_fs)
     for one, resident in zip(hostings, residents, strict=True):
         short = max(resident.awake_bytes - resident.asleep_bytes - found.free_bytes(card) for card in one.cards)
         if short > 0:
@@ -181,12 +216,17 @@ def _span(requests: Sequence[ModelRequest]) -> float:
     return max(traces) + 1e-9 if traces else DURATION_S
 
 
-def _model(number: int, request: ModelRequest, hostings: Sequence[Hosting], seed: int, span: float) -> _Model:
+def _model(
+    number: int, request: ModelRequest, hostings: Sequence[Hosting], seed: int, span: float, conditions: Conditions
+) -> _Model:
     hosts = tuple(place for place, one in enumerate(hostings) if one.model == request.name)
     step = min((hostings[one].times.decode_step_s(1, 1) for one in hosts), default=1.0)
     work = workload(
         request.traffic, seed=seed, model=number, duration_s=span, step_s=step, priority=request.priority
     )
+    if conditions.timeout_s is not None and not work.users:
+        leaves = work.requests.arrival_ns + round(conditions.timeout_s * _NS_PER_S)
+        work = replace(work, requests=replace(work.requests, cancel_ns=leaves))
     return _Model(request, work, hosts)
 
 
@@ -218,29 +258,36 @@ def _serve(
     hostings: Sequence[Hosting],
     residency: Residency | None,
     span: float,
+    conditions: Conditions,
+    away: Outages,
     progress: Progress,
 ) -> list[Outcome]:
     """Replicas that nobody disturbs go to the fast core, the others through the kernel together."""
     outcomes: dict[int, Outcome] = {}
     placed = [model for model in models if model.hosts]
     count = sum(len(model.work.requests) for model in placed)
-    jumps = policy == "static" and residency is None and not any(_needs_plain(model, hosts) for model in placed)
-    if jumps and len(hosts) > 1 and crowded.can_serve(count, _COMPILE_FROM):
+    jumps = policy == "static" and residency is None and _is_plain(conditions)
+    jumps = jumps and not any(_needs_plain(model, hosts) for model in placed)
+    if jumps and conditions.timeout_s is None and len(hosts) > 1 and crowded.can_serve(count, _COMPILE_FROM):
         progress(f"simulating {count:,} requests on {len(hosts)} replicas")
         until = round((_GRACE * span + _GRACE_S) * _NS_PER_S)
         works = [model.work.requests for model in placed]
         found = crowded.serve(works, [model.hosts for model in placed], hosts, hostings, until)
         return [found[place] for place in range(len(hostings))]
-    for model in models if policy == "static" else ():
+    for model in models if policy == "static" and _is_plain(conditions) else ():
         if not _needs_plain(model, hosts) and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
             (place,) = model.hosts
             progress(f"simulating {hostings[place].id}")
             outcomes[place] = _fast(model, hosts[place], hostings[place])
     together = [model for model in placed if model.hosts[0] not in outcomes]
     streams = [
-        Stream(model.work.requests, model.hosts, users=model.work.users, until_ns=round(span * _NS_PER_S))
+        Stream(
+            model.work.requests, model.hosts, users=model.work.users, until_ns=round(span * _NS_PER_S),
+            dispatch=conditions.dispatch.replace("-", "_"), targets=_targets(model),
+            timeout_ns=NEVER if conditions.timeout_s is None else round(conditions.timeout_s * _NS_PER_S),
+        )
         for model in together
-    ]
+    ]  # fmt: skip
     if streams:
         run(
             hosts,
@@ -248,6 +295,7 @@ def _serve(
             until_ns=round((_GRACE * span + _GRACE_S) * _NS_PER_S),
             residency=residency,
             cross=cross_cost(policy),
+            outages=away,
             progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"),
         )
     for model, stream in zip(together, streams, strict=True):
@@ -256,6 +304,22 @@ def _serve(
         for place in model.hosts:
             outcomes[place] = hosts[place].replica.outcome(hosts[place].busy_fs, hosts[place].last_fs)
     return [outcomes[place] for place in range(len(hostings))]
+
+
+def _is_plain(conditions: Conditions) -> bool:
+    """Whether nothing is asked that only the plain core knows: failing replicas, other dispatch or preemption."""
+    return not conditions.fails and conditions.dispatch == "least-loaded" and conditions.preempt == "latest"
+
+
+def _targets(model: _Model) -> Targets:
+    slo, outputs = model.request.slo, model.work.requests.output_tokens
+    mean = max(1, round(float(outputs.mean()))) if len(outputs) else 1
+    if slo is None:
+        return Targets(output_tokens=mean)
+    ttft, tpot = (
+        ENDLESS if target is None else round(target * FS_PER_S) for target in (slo.ttft_s, slo.tpot_s)
+    )  # fmt: skip
+    return Targets(ttft, tpot, mean)
 
 
 def _needs_plain(model: _Model, hosts: Sequence[Host]) -> bool:
@@ -333,24 +397,17 @@ def _replica(
     )
 
 
-def _warnings(models: Sequence[_Model], found: Sequence[ModelReplay], end: float, span: float) -> list[str]:
+def _warnings(
+    models: Sequence[_Model],
+    found: Sequence[ModelReplay],
+    end: float,
+    span: float,
+    away: Outages,
+    ids: Sequence[str],
+) -> list[str]:
     warnings = [f"{model.request.name}: {text}" for model in models for text in model.work.warnings]
-    for model, one in zip(models, found, strict=True):
-        if one.refused:
-            warnings.append(f"{one.model}: {one.refused:,} of {one.requests:,} requests are longer than it takes")
-        if one.unfinished:
-            why = (
-                "were not answered when the simulation stopped: more load than capacity"
-                if model.hosts
-                else "found no replica"
-            )
-            warnings.append(f"{one.model}: {one.unfinished:,} of {one.requests:,} requests {why}")
-        if model.work.requests.prefixes is not None and one.cache_hits is None:
-            warnings.append(
-                f"{one.model}: its trace's common prefixes are not kept here: every prompt is read whole"
-            )
-    if end > 1.5 * span and end > span + 60:
-        warnings.append(
-            f"requests came for {span:,.0f} s and took until {end:,.0f} s to be served: more load than capacity"
-        )
-    return warnings
+    for number, (model, one) in enumerate(zip(models, found, strict=True)):
+        retried = away.retried.get(number, 0)
+        warnings += remarks(one, model.work.requests, placed=bool(model.hosts), retried=retried)
+    failed = {ids[place]: count for place, count in sorted(away.failures.items())}
+    return [*warnings, *failures(failed), *overload(end, span)]

@@ -18,8 +18,15 @@ _POLICY = {"sleep-1": "swap", "sleep-2": "swap-2", "restart": "restart"}
 _AT_ONCE_FS = 1
 
 
-def residency_of(plan: Plan, hosts: Sequence[Host], hostings: Sequence[Hosting]) -> Residency | None:
-    """Who sleeps of a plan, everybody asleep at first; None where nobody takes turns."""
+def residency_of(
+    plan: Plan,
+    hosts: Sequence[Host],
+    hostings: Sequence[Hosting],
+    *,
+    priorities: Sequence[int] = (),
+    minimum_fs: int = 0,
+) -> Residency | None:
+    """Who sleeps of a plan, everybody asleep at first; None where nobody takes turns. `priorities` by host."""
     if not plan.turns:
         return None
     group = {name: number for number, turns in enumerate(plan.turns) for name in turns.models}
@@ -43,10 +50,11 @@ def residency_of(plan: Plan, hosts: Sequence[Host], hostings: Sequence[Hosting])
             asleep_bytes=0 if mode == "restart" else one.runtime_bytes,
             wake_fs=max(_AT_ONCE_FS, round(wake * FS_PER_S)),
             sleep_fs=max(_AT_ONCE_FS, round(asleep * FS_PER_S)),
+            priority=priorities[place] if priorities else 0,
         )
         residents.append(resident)
         members.setdefault(number, []).append(resident)
     for number, all_of in members.items():
         rest = sum(one.asleep_bytes for one in all_of)
         capacity["turns", number] = rest + max(one.awake_bytes - one.asleep_bytes for one in all_of)
-    return Residency(residents, capacity, 0)
+    return Residency(residents, capacity, 0, minimum_fs)

@@ -1,0 +1,45 @@
+"""What a reader of a replay must be told beside its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from cotenant.domain.replay import ModelReplay
+from cotenant.simulation.load import Requests
+
+_SLACK_S = 60.0
+
+
+def remarks(one: ModelReplay, requests: Requests, *, placed: bool, retried: int) -> Iterator[str]:
+    """Of one model: refused, left, lost, tried again and unanswered requests, and prefixes that nobody kept."""
+    if one.refused:
+        yield f"{one.model}: {one.refused:,} of {one.requests:,} requests are longer than it takes"
+    if one.cancelled:
+        yield f"{one.model}: {one.cancelled:,} of {one.requests:,} clients left before their answer was whole"
+    if one.lost:
+        yield f"{one.model}: {one.lost:,} of {one.requests:,} answers broke off with the replica that wrote them"
+    if retried:
+        yield f"{one.model}: {retried:,} requests without a first token began anew after their replica had failed"
+    if one.unfinished:
+        why = (
+            "were not answered when the simulation stopped: more load than capacity"
+            if placed
+            else "found no replica"
+        )
+        yield f"{one.model}: {one.unfinished:,} of {one.requests:,} requests {why}"
+    if requests.prefixes is not None and one.cache_hits is None and placed:
+        yield f"{one.model}: what its trace's prompts have in common is not kept here: each is read whole"
+
+
+def overload(end_s: float, span_s: float) -> Iterator[str]:
+    """Whether the last answers came long after the last requests."""
+    if end_s > 1.5 * span_s and end_s > span_s + _SLACK_S:
+        took = f"requests came for {span_s:,.0f} s and took until {end_s:,.0f} s to be served"
+        yield f"{took}: more load than capacity"
+
+
+def failures(counts: Mapping[str, int]) -> Iterator[str]:
+    """How often each replica failed."""
+    told = ", ".join(f"{name} {count}x" for name, count in counts.items() if count)
+    if told:
+        yield f"failed: {told}"
