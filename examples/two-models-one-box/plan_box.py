@@ -19,7 +19,6 @@ from cotenant.units import MIB, format_bytes
 ENGINE = "llama.cpp"
 OPTIONS = {"ctx_size": 2048, "parallel": 2, "n_gpu_layers": 0}
 BOX = Device(type="CPU", node=0, index=0, offer=0)
-PROCESS_BYTES = 96 * MIB  # interpreter, libraries and vocabulary of one server, beside its buffers
 CARD = "RTX-3090"  # an estimate is asked beside a card; with no layer on it, all is in host memory
 
 
@@ -27,7 +26,7 @@ def replica(name: str, model: str, port: int) -> tuple[ReplicaPlan, GpuShare]:
     """A server on that port, and what it takes of this machine's memory."""
     found: Estimate = cotenant.estimate(model, gpu=CARD, engine=ENGINE, options=OPTIONS)
     host = found.host
-    if host is None:
+    if host is None or host.runtime is None:
         raise SystemExit(f"{model}: nothing of it would be in host memory")
     one = ReplicaPlan(
         id=name, model=name, model_id=model, checkpoint=model, quantization="", engine=found.engine,
@@ -35,8 +34,9 @@ def replica(name: str, model: str, port: int) -> tuple[ReplicaPlan, GpuShare]:
         sharing="alone", start_order=0, command=(), environment={}, why="", runner_up="", kv_needed_bytes=0,
         kv_worst_case_bytes=host.kv_cache,
     )  # fmt: skip
-    total = host.bytes + PROCESS_BYTES
-    share = GpuShare(name, 0, total, host.weights, host.kv_cache, host.compute, PROCESS_BYTES, total)
+    beside = host.runtime  # interpreter, libraries and vocabulary of one server, beside its buffers
+    total = host.bytes + beside.high
+    share = GpuShare(name, 0, total, host.weights, host.kv_cache, host.compute, beside.value, total)
     return one, share
 
 

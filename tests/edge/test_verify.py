@@ -352,3 +352,18 @@ def test_an_engine_of_another_version_is_told():
         assert version_of(url, "llama.cpp") == "b11000-abc"
     with serving("[1]") as url:
         assert version_of(url, "vllm") is None
+
+
+def test_sigterm_leaves_no_engine_behind(stub, tmp_path):
+    place = plan_of(tmp_path, port=(number := port()))
+    words = [sys.executable, "-m", "cotenant", "verify", str(place), "--state", str(tmp_path / "state")]
+    words += ["--engine-binary", f"llama.cpp={stub}", "--watch", "60s"]
+    told = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _engine_at(f"http://127.0.0.1:{number}", tmp_path).start()
+        told.terminate()
+        assert told.wait(20) == 130
+    finally:
+        told.kill()
+        told.wait()
+    assert running(stub) == []

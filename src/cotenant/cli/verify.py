@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,7 +89,7 @@ def command(
     programs.tell(_pairs(binaries, "--engine-binary"))
     if dry_run:
         return _steps(plan, as_json=as_json, **_words(told))
-    with progress() as report:
+    with progress() as report, _stops_engines():
         found = api.verify(plan, progress=report, **_words(told))
     if html is not None:
         from cotenant.edge.store import write_atomic
@@ -94,6 +98,20 @@ def command(
         write_atomic(html, verify_html(found, title=f"Verification of {Path(plan).name}").encode())
     _show(found, as_json=as_json)
     return FITS if found.holds else DOES_NOT_FIT
+
+
+@contextmanager
+def _stops_engines() -> Iterator[None]:
+    """SIGTERM ends it as Ctrl-C does, so that no engine is left behind."""
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _words(told: dict[str, object]) -> dict[str, Any]:
