@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.domain.engine import EngineSettings
+from cotenant.domain.engine import AdapterSlots, EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, LayerGroup, ParameterGroup, Role, Split
@@ -214,3 +214,28 @@ def test_models_without_a_cache_get_a_budget_and_no_pool(llama_8b, a100, bf16):
     assert found.per_gpu[0].kv_cache.bytes.value == found.kv_cache.minimum_bytes == 0
     assert "--kv-cache-memory-bytes" not in found.arguments
     assert "--block-size" not in found.arguments
+
+
+def test_lora_slots_stand_where_each_version_counts_them(llama_8b, a100, bf16):
+    """vLLM made them after it read off the weights until 0.7: in the budget until 0.6, in no sum in 0.7 (whose
+    pool takes their room, so that they come on top), among the weights since 0.8."""
+    shapes = [(4096, 4096)] * 2 + [(1024, 4096)] * 2 + [(14336, 4096)] * 2 + [(4096, 14336)]
+    slots = 2 * 64 * 2 * (32 * sum(map(sum, shapes)) + 2 * (128256 + 4096))  # two of rank 64, 2 bytes an element
+    moved = {}
+    for version in ("0.6.6", "0.7.0", "0.7.3", "0.8.5"):
+        plain, with_slots = (
+            estimated(
+                llama_8b, a100, bf16, f"vllm@{version}", max_model_len=8192, max_num_seqs=64, adapters=adapters
+            )
+            for adapters in (None, AdapterSlots(2, 64))
+        )
+        one, other = plain.per_gpu[0], with_slots.per_gpu[0]
+        moved[version] = tuple(
+            term(other).bytes.value - term(one).bytes.value
+            for term in (lambda r: r.weights, lambda r: r.kv_cache, lambda r: r.runtime)
+        )
+    page = 2 * 2**20  # a block of 16 tokens
+    for version, (weights, pool, runtime) in moved.items():
+        assert weights == (slots if version == "0.8.5" else 0)
+        assert runtime == (0 if version == "0.8.5" else slots)
+        assert abs(pool + (0 if version.startswith("0.7") else slots)) <= page

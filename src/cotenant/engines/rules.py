@@ -42,6 +42,14 @@ class Online(StrEnum):
     STREAMED = "streamed"  # a layer at a time
 
 
+class AdapterPlace(StrEnum):
+    """Where an engine counts its LoRA slots."""
+
+    WEIGHTS = "weights"  # made before the weights are read off: printed with them
+    BUDGET = "budget"  # made after, but measured with what the process holds
+    NOWHERE = "nowhere"  # made after, between two snapshots: on top of the budget
+
+
 class Base(StrEnum):
     """What an engine's fraction is a fraction of."""
 
@@ -254,7 +262,8 @@ class Limits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MemoryRules:
-    """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head.
+    """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head,
+    `adapters`: where they are counted.
     `unsplit_weights`: loaded with an allocator that splits nothing off large tensors. `allocate`: set for an
     engine that allocates what it is told to; without it, the pool fills what a budget leaves. `limits`: what it
     does with requests beyond what it was told."""
@@ -265,6 +274,7 @@ class MemoryRules:
     runtime: RuntimeRules
     has_cache_bytes: bool  # knows kv_cache_memory_bytes
     adapters_on_vocabulary: bool
+    adapters: AdapterPlace = AdapterPlace.WEIGHTS
     unsplit_weights: bool = False
     allocate: Allocate | None = None
     notes: tuple[str, ...] = ()

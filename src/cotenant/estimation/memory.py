@@ -21,8 +21,9 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import Base, Capacity, EngineRules, MemoryRules, Online
+from cotenant.engines.rules import AdapterPlace, Base, Capacity, EngineRules, MemoryRules, Online
 from cotenant.estimation.activations import activations
+from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.allocated import allocated_estimate
 from cotenant.estimation.calibrated import profile_for, scaled, scaled_term
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout, pool_interval
@@ -99,7 +100,8 @@ def replica_memory(
     profile = engine.profile(model, version, gpu)
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
-        dtype=resolved.dtype, adapters=resolved.adapters, adapters_on_vocabulary=rules.adapters_on_vocabulary,
+        dtype=resolved.dtype, adapters_on_vocabulary=rules.adapters_on_vocabulary,
+        adapters=resolved.adapters if rules.adapters is AdapterPlace.WEIGHTS else None,
         padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
         rest_last=rules.cache.rest_on_last_stage, copies_share=rules.copies_share,
     )  # fmt: skip
@@ -113,13 +115,14 @@ def replica_memory(
         rules.cache.rest_on_last_stage, rules.copies_share,
     )  # fmt: skip
     measured = profile_for(engine.name, str(version), gpu.name, model.family)
-    shared = _as_measured(
+    common = _as_measured(
         runtime(model, gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs), measured
     )
     charged = used_bytes if rules.runtime.others_in_budget else 0
     others = used_bytes if rules.pool.base is not Base.CARD else charged
     found = []
     for stage in range(stages):
+        shared = _with_adapters(common, model, resolved, rules, stage)
         active = activations(model, resolved, profile, last_stage=stage == stages - 1)
         active = scaled_term(active, "activations", measured)
         inside = rules.pool.activations_inside
@@ -155,6 +158,23 @@ def _as_measured(shared: Runtime, measured: CalibrationProfile | None) -> Runtim
         scaled(shared.inside, found), scaled(shared.outside, found), scaled(shared.beside, found),
         f"{shared.why}; x {found.value:.3g} as measured ({measured.provenance})",
     )  # fmt: skip
+
+
+def _with_adapters(
+    shared: Runtime, model: ModelSpec, settings: EngineSettings, rules: MemoryRules, stage: int
+) -> Runtime:
+    """With the LoRA slots that this version does not count among the weights."""
+    if settings.adapters is None or rules.adapters is AdapterPlace.WEIGHTS:
+        return shared
+    extra = adapter_bytes(
+        model, settings.adapters, settings.tensor_parallel_size, stage, settings.pipeline_parallel_size,
+        rules.adapters_on_vocabulary, rules.cache.rest_on_last_stage,
+    )  # fmt: skip
+    slots = Interval(extra - extra // 4, extra, extra + extra // 4)
+    why = f"{shared.why}; {format_gib(extra)} of LoRA slots"
+    if rules.adapters is AdapterPlace.BUDGET:
+        return replace(shared, inside=shared.inside + slots, why=why)
+    return replace(shared, outside=shared.outside + slots, why=f"{why} that the budget does not count")
 
 
 def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int) -> int:

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.engines.rules import (
+    AdapterPlace,
     CacheRules,
     Capacity,
     MemoryRules,
@@ -36,10 +37,21 @@ def memory_rules(release: Release) -> MemoryRules:
         runtime=_runtime_rules(release),
         has_cache_bytes=release >= (0, 10, 2),
         adapters_on_vocabulary=True,
+        adapters=_adapters(release),
         unsplit_weights=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
         notes=_notes(release),
         online=(("fp8", _online(release)),),
     )
+
+
+def _adapters(release: Release) -> AdapterPlace:
+    """Until 0.7 load_model read off the weights before it made the slots (worker/model_runner.py). 0.6 charged
+    what the process then held; 0.7 adds the weights read off, the growth of torch's peak over the profile run and
+    what lies outside torch (utils.py, memory_profiling): the slots are in none of them. From 0.8 on both runners
+    make them first."""
+    if release >= (0, 8):
+        return AdapterPlace.WEIGHTS
+    return AdapterPlace.NOWHERE if release >= (0, 7) else AdapterPlace.BUDGET
 
 
 def _online(release: Release) -> Online:
