@@ -1,15 +1,17 @@
 """The page and its server: `python -m bench.page [--json]`.
 
 same_bytes: random fleets planned by the page's server over HTTP, by the command line and from Python; the share of
-them whose three answers are the same bytes. load_p95_ms: fifty clients that ask for estimates as fast as they get
-answers, no two questions alike, at one server process; beside it the same while two replays run there. What
-needs a browser is measured in bench/page_browser.py.
+them whose three answers are the same bytes. load_p95_ms: fifty clients at one server process, each asking for an
+estimate a second (somebody who moves a slider and looks), no two questions alike; beside it the same while two
+replays run there, clients that ask anew as soon as they are answered, and the processor's time for an answer,
+which does not count who else is on the machine. What needs a browser is measured in bench/page_browser.py.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -28,7 +30,7 @@ from urllib.parse import urlsplit
 
 from bench.table import CannotRunError, Row, arguments, measured, show
 
-FLEETS, CLIENTS, SECONDS = 200, 50, 8.0
+FLEETS, CLIENTS, SECONDS, PACE_S = 200, 50, 10.0, 1.0
 MODELS = (
     "meta-llama/Llama-3.1-8B-Instruct", "mistralai/Mistral-7B-Instruct-v0.3", "Qwen/Qwen2.5-7B-Instruct",
     "Qwen/Qwen3-14B", "Qwen/Qwen2.5-32B-Instruct", "BAAI/bge-m3", "google/gemma-3-27b-it",
@@ -225,17 +227,32 @@ def load_p95_ms() -> Measured:
     """The 95th percentile of what fifty clients wait."""
     long = {"fleet": _long_fleet(), "duration": "20000s"}
     with server() as url:
-        quiet = asyncio.run(_load(url))
+        quiet = asyncio.run(_load(url, PACE_S))
+        before = _processor_s()
+        greedy = asyncio.run(_load(url, 0.0))
+        processor_ms = (_processor_s() - before) / max(1, len(greedy)) * 1000
         jobs = [json.loads(ask(f"{url}/api/simulate", long))["job"] for _ in range(2)]
         while any(not json.loads(ask(f"{url}/api/jobs/{job}"))["progress"] for job in jobs):
             time.sleep(0.1)
-        busy = asyncio.run(_load(url))
+        busy = asyncio.run(_load(url, PACE_S))
         for job in jobs:
             ask(f"{url}/api/jobs/{job}", method="DELETE")
     return _at(quiet, 0.95), {
-        "clients": CLIENTS, "per_second": round(len(quiet) / SECONDS), "p50_ms": round(median(quiet), 1),
+        "clients": CLIENTS, "answers": len(quiet), "p50_ms": round(median(quiet), 1),
         "p95_ms_beside_two_replays": round(_at(busy, 0.95), 1),
+        "p95_ms_without_pause": round(_at(greedy, 0.95), 1), "processor_ms": round(processor_ms, 1),
+        "per_second_without_pause": round(len(greedy) / SECONDS),
     }  # fmt: skip
+
+
+def _processor_s() -> float:
+    """Of the one child that runs, so far; nan where the system does not say."""
+    try:
+        (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        user, system = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[11:13]
+    except (OSError, ValueError):
+        return float("nan")
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _long_fleet() -> dict[str, Any]:
@@ -254,16 +271,17 @@ def _at(waits: list[float], share: float) -> float:
     return sorted(waits)[int(share * (len(waits) - 1))]
 
 
-async def _load(url: str) -> list[float]:
+async def _load(url: str, pace_s: float) -> list[float]:
     """Milliseconds of each answer."""
     waits: list[float] = []
     end = time.perf_counter() + SECONDS
-    await asyncio.gather(*(_client(url, number, end, waits) for number in range(CLIENTS)))
+    await asyncio.gather(*(_client(url, number, pace_s, end, waits) for number in range(CLIENTS)))
     return waits
 
 
-async def _client(url: str, number: int, end: float, waits: list[float]) -> None:
-    random = Random(number)
+async def _client(url: str, number: int, pace_s: float, end: float, waits: list[float]) -> None:
+    random = Random(f"{number} {pace_s} {end}")  # no question is asked twice
+    await asyncio.sleep(random.random() * pace_s)
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     while time.perf_counter() < end:
@@ -282,6 +300,7 @@ async def _client(url: str, number: int, end: float, waits: list[float]) -> None
         length = int(answer.lower().split(b"content-length: ", 1)[1].split(b"\r\n", 1)[0])
         await reader.readexactly(length)
         waits.append((time.perf_counter() - began) * 1000)
+        await asyncio.sleep(max(0.0, pace_s - (time.perf_counter() - began)))
     writer.close()
 
 
