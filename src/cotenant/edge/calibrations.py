@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cotenant.domain.calibration import CalibrationProfile
+from cotenant.domain.calibration import CalibrationProfile, Factor
 from cotenant.edge.store import data_dir, read_json, update_json
 from cotenant.errors import FormatError, InputError
 from cotenant.estimation.calibrated import InForce, calibrations
@@ -116,10 +116,15 @@ def version_of(found: InForce) -> str | None:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def _followed(one: CalibrationProfile) -> list[tuple[str, Factor]]:
+    """The factors that estimates follow: weights and KV cache are by rule."""
+    return [(name, factor) for name, factor in sorted(one.factors.items()) if name not in ("weights", "kv_cache")]
+
+
 def notes_of(found: InForce) -> tuple[str, ...]:
     """What a report says of them."""
     return tuple(
-        f"calibrated: {', '.join(f'{name} x {one.value:.3g}' for name, one in sorted(each.factors.items()))} "
+        f"calibrated: {', '.join(f'{name} x {one.value:.3g}' for name, one in _followed(each))} "
         f"as measured ({each.provenance}); --no-calibration leaves it out"
         for each in found.used.values()
     )

@@ -75,6 +75,11 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
             "kv_cache_bytes": estimate.host.kv_cache,
             "compute_bytes": estimate.host.compute,
             "runtime_bytes": None if estimate.host.runtime is None else estimate.host.runtime.value,
+            "intervals": {
+                name: [size.low, size.high]
+                for name, size in (("compute_bytes", estimate.host.computed), ("runtime_bytes", estimate.host.runtime))
+                if size is not None
+            },
         },
         "arguments": list(estimate.arguments),
         "warnings": list(estimate.warnings),
