@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cotenant._version import __version__
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings
-from cotenant.domain.estimate import Estimate, RankEstimate
+from cotenant.domain.estimate import Estimate, HostMemory, RankEstimate
 from cotenant.domain.interval import Interval
 from cotenant.errors import CotenantError
 
@@ -75,15 +75,16 @@ def estimate_document(estimate: Estimate, *, catalogue: str, input_hash: str = "
             "kv_cache_bytes": estimate.host.kv_cache,
             "compute_bytes": estimate.host.compute,
             "runtime_bytes": None if estimate.host.runtime is None else estimate.host.runtime.value,
-            "intervals": {
-                name: [size.low, size.high]
-                for name, size in (("compute_bytes", estimate.host.computed), ("runtime_bytes", estimate.host.runtime))
-                if size is not None
-            },
+            "intervals": _host_intervals(estimate.host),
         },
         "arguments": list(estimate.arguments),
         "warnings": list(estimate.warnings),
     }
+
+
+def _host_intervals(host: HostMemory) -> Document:
+    sizes = (("compute_bytes", host.computed), ("runtime_bytes", host.runtime))
+    return {name: [size.low, size.high] for name, size in sizes if size is not None}
 
 
 def _demand(demand: Demand | None) -> Document | None:
