@@ -12,13 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
-from typing import ClassVar
 
-from cotenant.serving.effects import Cancel, Effect, Probe, Refuse, Send, Sleep, Start, Stop, Wake
+from cotenant.serving.effects import Cancel, Probe, Refuse, Send, Sleep, Start, Stop, Wake
 from cotenant.serving.router import Router
 from cotenant.serving.settings import SECOND, Hosted, Served, Settings
 
 MS = SECOND // 1000
+_URGENCIES, _SPANS_S = (0, 0, 0, 5, 10), (3, 20, 60, 60)
 SLACK = 60 * SECOND  # how long after its deadline a request may end, where a clock was set back by less
 
 
@@ -113,15 +113,11 @@ class World:
     def _plan(self, random: Random) -> None:
         span = random.choice((20, 60)) * SECOND
         number = 200 + random.randrange(30)
-        flood = random.randrange(3)
+        flood, draw = random.randrange(3), random.random
         for request in range(number):
-            at = (
-                random.randrange(span)
-                if random.random() < 0.6
-                else (request % 4) * span // 4 + random.randrange(MS)
-            )
-            client = flood if random.random() < 0.6 else random.randrange(3)
-            self.at(at, self._arrive, request, random.randrange(3), client)
+            at = int(draw() * span) if draw() < 0.6 else (request % 4) * span // 4 + int(draw() * MS)
+            client = flood if draw() < 0.6 else int(draw() * 3)
+            self.at(at, self._arrive, request, int(draw() * 3), client)
         faults = (self._crash, self._hang, self._lose, self._jump, self._slow, self._repeat, self._crowd)
         for _ in range(3 + random.randrange(3)):
             self.at(random.randrange(span), random.choice(faults))
@@ -169,7 +165,22 @@ class World:
     def obey(self) -> None:
         """Do what the router wants, as far as this world lets it."""
         for effect in self.router.take():
-            self._do[type(effect)](self, effect)
+            if isinstance(effect, Send):
+                self._send(effect)
+            elif isinstance(effect, Cancel):
+                self._cancel(effect)
+            elif isinstance(effect, Refuse):
+                self._refuse(effect)
+            elif isinstance(effect, Start):
+                self._start(effect)
+            elif isinstance(effect, Stop):
+                self._stop(effect)
+            elif isinstance(effect, Sleep):
+                self._sleep(effect)
+            elif isinstance(effect, Wake):
+                self._wake(effect)
+            else:
+                self._probe(effect)
 
     # --- the machine ---
 
@@ -287,8 +298,8 @@ class World:
 
     def _arrive(self, request: int, model: int, client: int) -> None:
         random = self.random
-        priority = random.choice((0, 0, 0, 5, 10)) if self.mixed else self.models[model].priority
-        span = random.choice((3, 20, 60, 60)) * SECOND
+        priority = _URGENCIES[int(random.random() * 5)] if self.mixed else self.models[model].priority
+        span = _SPANS_S[int(random.random() * 4)] * SECOND
         self.asked[request] = Asked(model, client, priority, self.clock + span)
         self._counts(self.asked[request], 1)
         if random.random() < 0.08:
@@ -496,11 +507,6 @@ class World:
         self.router.floor.ledger.check()
         if any(self.router.floor.ledger.held):
             raise Violation(f"the ledger still holds {self.router.floor.ledger.held}")
-
-    _do: ClassVar[dict[type[Effect], Callable[..., None]]] = {
-        Start: _start, Stop: _stop, Sleep: _sleep, Wake: _wake, Probe: _probe, Send: _send, Cancel: _cancel,
-        Refuse: _refuse,
-    }  # fmt: skip
 
 
 def run(seed: int, make: Callable[..., Router] = Router) -> World:

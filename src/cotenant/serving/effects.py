@@ -57,11 +57,13 @@ class Send:
 
 @dataclass(slots=True)
 class Cancel:
-    """Take the request back from the engine; nothing more is to be said about it."""
+    """Take the request back from the engine; nothing more is to be said about it. `preempted`: a higher priority
+    takes its slot, and it waits again."""
 
     request: int
     replica: int
     generation: int
+    preempted: bool = False
 
 
 @dataclass(slots=True)

@@ -30,7 +30,11 @@ class Ledger:
     def fits(self, replica: int, devices: tuple[int, ...], wanted: int) -> bool:
         """Whether the replica may hold `wanted` bytes of each of `devices`."""
         more = wanted - self.holds(replica)
-        return more <= 0 or all(more <= self.free(device) for device in devices)
+        if more > 0:
+            for device in devices:
+                if more > self.free(device):
+                    return False
+        return True
 
     def hold(self, replica: int, devices: tuple[int, ...], wanted: int) -> None:
         """Let it hold `wanted` bytes of each device in the place of what it held. Raises CheckError where that

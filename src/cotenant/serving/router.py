@@ -264,12 +264,13 @@ class Router:
 
     def _free_replica(self, model: Model) -> Replica | None:
         """The least loaded with a free slot."""
-        free = [
-            one for one in model.replicas if one.state is State.READY and len(one.running) < one.host.slots
-        ]  # fmt: skip
-        if not free:
-            return None
-        return free[0] if len(free) == 1 else free[least_loaded([len(one.running) for one in free], len(free))]
+        found: Replica | None = None
+        for one in model.replicas:
+            if one.state is not State.READY or len(one.running) >= one.host.slots:
+                continue
+            if found is None or least_loaded((len(found.running), len(one.running)), 2):
+                found = one
+        return found
 
     def _send(self, request: Request, replica: Replica) -> None:
         request.replica, request.sent_ns = replica.index, self.floor.now_ns
@@ -290,7 +291,7 @@ class Router:
                     and not other.begun
                     and other.preempted < self.floor.settings.preemptions
                 ):
-                    self._take_back(other)
+                    self._take_back(other, preempted=True)
                     other.preempted += 1
                     other.tries -= 1
                     model.waiting.push(other, first=True)
@@ -386,14 +387,14 @@ class Router:
         self._end(request)
         self.floor.effects.append(Refuse(request.id, status, code, message, retry_after, request.begun))
 
-    def _take_back(self, request: Request) -> None:
+    def _take_back(self, request: Request, *, preempted: bool = False) -> None:
         """Out of its engine, or out of its queue."""
         floor = self.floor
         if request.waits:
             floor.models[request.model].waiting.drop(request)
         elif request.replica is not None:
             replica = floor.replicas[request.replica]
-            floor.effects.append(Cancel(request.id, replica.index, replica.generation))
+            floor.effects.append(Cancel(request.id, replica.index, replica.generation, preempted))
             replica.running.pop(request.id, None)
             replica.used_ns = floor.now_ns
             request.replica = None
