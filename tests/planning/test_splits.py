@@ -90,3 +90,9 @@ def test_which_splits_are_tried() -> None:
     assert not has_expert_parallel("vllm", 60, 8)
     one = ways_of(load_fleet(question("mistralai/Mistral-Small-24B-Instruct-2501")), 0).candidates
     assert sorted(split_words(each) for each in one) == ["pp 3", "tp 4", "tp 8"]
+
+
+@pytest.mark.parametrize("engine", ["tgi", "tensorrt-llm"])
+def test_engines_without_planned_stages_are_split_by_ranks_alone(engine: str) -> None:
+    found = ways_of(load_fleet(question("mistralai/Mistral-Small-24B-Instruct-2501", engine=engine)), 0)
+    assert {one.pipeline_parallel_size for one in found.candidates} == {1}

@@ -10,9 +10,10 @@ from cotenant.deployment.quoting import check_text
 from cotenant.domain.engine import Version
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.engines import find_engine
-from cotenant.engines.names import also_named
 from cotenant.engines.hosting import hosting_of
 from cotenant.engines.hosting.rules import Hosting
+from cotenant.engines.names import also_named
+from cotenant.errors import UnsupportedError
 
 LOAD_S = 1800
 """How long a replica may take to answer at first: a 70B checkpoint over 1 Gbit/s takes about twenty minutes."""
@@ -74,6 +75,8 @@ def is_path(text: str) -> bool:
 
 def launches(plan: Plan) -> tuple[Launch, ...]:
     """Every replica in the order in which they start. Raises UnsupportedError for text that no file can hold."""
+    if any(device.is_slice for replica in plan.replicas for device in replica.devices):
+        raise UnsupportedError("MIG slices are planned, not deployed yet", hint="start its commands by hand")
     ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     names = slugs([one.id for one in ordered])
     found: list[Launch] = []

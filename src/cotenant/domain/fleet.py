@@ -16,7 +16,8 @@ from cotenant.domain.workload import Adapter, Slo, Traffic
 class GpuOffer:
     """Cards of one type: `count` owned, or bought at `price_per_hour` up to `maximum` (None: any number).
 
-    `used_bytes` is held on each card by others. A tensor-parallel group stays inside one node of
+    MIG slices count as cards of their own, without links. `used_bytes` is held on each card by others.
+    A tensor-parallel group stays inside one node of
     `node_size` cards.
     """
 
@@ -27,6 +28,7 @@ class GpuOffer:
     node_size: int = 8
     host_memory_bytes: int | None = None
     used_bytes: int = 0
+    slice_of: GpuSpec | None = None  # where `gpu` is a MIG slice: the card that it is cut from
 
     @property
     def is_shop(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from cotenant.domain.relaxation import Relaxation
 
 
+_SLICE = re.compile(r":[1-7]g\.[0-9]+gb\Z")
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """One card of the plan: the `index`-th card of node `node`, of the fleet's offer number `offer`.
@@ -26,6 +30,11 @@ class Device:
     node: int
     index: int
     offer: int
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether it is a MIG slice, which no index names to an engine (``A100-80GB-SXM:3g.40gb``)."""
+        return _SLICE.search(self.type) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from cotenant.estimation.sizing import reserved_bytes
 from cotenant.estimation.step_time import roofline
 from cotenant.estimation.weights import weights_per_rank
 from cotenant.planning.problem import Candidate, Refusal
-from cotenant.planning.splits import Split, has_expert_parallel, in_stages, split_of, tensor_sizes
+from cotenant.planning.splits import Split, has_expert_parallel, has_stages, in_stages, split_of, tensor_sizes
 from cotenant.units import format_gib, format_seconds
 
 MOST_REPLICAS = 64
@@ -203,7 +203,9 @@ def _is_sure(row: PrecisionChoice, request: ModelRequest) -> bool:
 
 
 def _limit(offer: GpuOffer) -> int:
-    """The most cards that one replica may have: those of a node."""
+    """The most cards that one replica may have: those of a node. A process sees one MIG slice only."""
+    if offer.slice_of is not None:
+        return 1
     return min(
         offer.node_size, *(each for each in (offer.count, offer.maximum, offer.node_size) if each is not None)
     )
@@ -252,7 +254,7 @@ def _in_stages(
 
 def _keeps_copies(case: _Case, size: int) -> bool:
     """Whether so many ranks hold more cache between them than half as many ranks in two stages."""
-    if size == 1 or not case.request.model.has_cache:
+    if size == 1 or not has_stages(case.engine.name) or not case.request.model.has_cache:
         return False
     whole, staged = (
         reserved_bytes(

@@ -68,6 +68,8 @@ def _devices(plan: Plan, fleet: Fleet) -> Iterator[str]:
         size = replica.settings.tensor_parallel_size * replica.settings.pipeline_parallel_size
         if len(set(replica.devices)) != size:
             yield f"{replica.id} needs {size} cards and has {len(set(replica.devices))}"
+        if size > 1 and any(fleet.gpus[device.offer].slice_of is not None for device in replica.devices):
+            yield f"{replica.id} has several ranks on MIG slices"
         if len({(device.node, device.offer) for device in replica.devices}) != 1:
             yield f"{replica.id} crosses nodes"
         for device in replica.devices:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from cotenant.domain.fleet import Fleet
-from cotenant.domain.plan import Plan, Shortfall
+from cotenant.domain.plan import Naive, Plan, Shortfall
 from cotenant.planning.assembly import assemble
 from cotenant.planning.check import check_plan
 from cotenant.planning.folds_check import check_folds
@@ -52,6 +52,14 @@ def plan_solved(solved: Solved, *, priced: bool = False, progress: Progress = la
     return replace(written(solved, shortfalls), relaxations=smallest_sets(solved.fleet, progress=progress))
 
 
+def _usual(solved: Solved, cards: int, cost: float | None) -> Naive | None:
+    """What the usual sizing takes; nothing to compare with where models have no place, or on slices of cards."""
+    fleet = solved.asked or solved.fleet
+    if not solved.feasible or any(offer.slice_of is not None for offer in fleet.gpus):
+        return None
+    return usual_sizing(fleet, cards=cards, cost_per_hour=cost)
+
+
 def written(
     solved: Solved,
     shortfalls: tuple[Shortfall, ...] = (),
@@ -80,9 +88,7 @@ def written(
         gap=placement.gap,
         deterministic=True,
         headroom=fleet.headroom,
-        naive=usual_sizing(solved.asked or fleet, cards=len(gpus), cost_per_hour=cost)
-        if solved.feasible
-        else None,
+        naive=_usual(solved, len(gpus), cost),
         shortfalls=shortfalls,
         warnings=warnings_of(solved),
         strained=strained_of(solved),

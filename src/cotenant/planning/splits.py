@@ -48,6 +48,11 @@ def tensor_sizes(limit: int) -> Iterator[int]:
         size *= 2
 
 
+def has_stages(engine: str) -> bool:
+    """Whether pipeline stages of that engine are planned."""
+    return engine in _WITH_STAGES
+
+
 def in_stages(
     engine: str, limit: int, layers: int, *, held: int | None, refused: Collection[int], copied: Collection[int]
 ) -> Iterator[Split]:
@@ -56,7 +61,7 @@ def in_stages(
     `held` is the smallest tensor-parallel size that does (None: none does), `refused` those that were refused for
     another reason than bytes, `copied` those that do but keep copies of the cache.
     """
-    if engine not in _WITH_STAGES:
+    if not has_stages(engine):
         return
     for size in range(2, limit + 1):
         whole = size & (size - 1) == 0

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 def warnings_of(solved: Solved) -> tuple[str, ...]:
     """Everything, each sentence once: contention, weights held twice, then what estimates and demands say."""
-    found: dict[str, None] = dict.fromkeys((*_contention(solved), *_twins(solved), *_untried(solved)))
+    found: dict[str, None] = dict.fromkeys(
+        (*_contention(solved), *_twins(solved), *_untried(solved), *_slices(solved))
+    )
     for assignment in solved.placement.assignments:
         candidate = assignment.candidate
         request = solved.fleet.models[candidate.request]
@@ -51,6 +53,20 @@ def _twins(solved: Solved) -> tuple[str, ...]:
             "of one file; as one model, with adapters where they differ, it is held once"
         )
     return tuple(found)
+
+
+def _slices(solved: Solved) -> tuple[str, ...]:
+    """What is not known of MIG slices: their identifiers."""
+    used = {one.candidate.offer for one in solved.placement.assignments}
+    slices = [
+        offer.gpu.name for number, offer in enumerate(solved.fleet.gpus) if offer.slice_of and number in used
+    ]
+    if not slices:
+        return ()
+    return (
+        f"{' and '.join(dict.fromkeys(slices))}: put the UUID of each slice (nvidia-smi -L) in place of "
+        "its number in CUDA_VISIBLE_DEVICES",
+    )
 
 
 def _untried(solved: Solved) -> tuple[str, ...]:

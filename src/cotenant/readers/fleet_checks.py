@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cotenant.catalogue.gpus import find_gpu
+from cotenant.catalogue.mig import profiles_of, sliced
 from cotenant.catalogue.strict import nearest
 from cotenant.domain.fleet import GpuOffer
 from cotenant.domain.gpu import GpuSpec
@@ -83,6 +84,13 @@ def offers(
             faults.append(placed(error, f"{path}.type"))
             continue
         faults += _offer_faults(entry, gpu, path)
+        whole = None
+        if isinstance(entry.mig, str):
+            try:
+                whole, gpu = gpu, sliced(gpu, entry.mig)[0]
+            except CotenantError as error:
+                faults.append(placed(error, f"{path}.mig"))
+                continue
         found.append(
             GpuOffer(
                 gpu=gpu,
@@ -92,6 +100,7 @@ def offers(
                 node_size=entry.node.size,
                 host_memory_bytes=entry.node.host_memory,
                 used_bytes=entry.used,
+                slice_of=whole,
             )
         )
     return found
@@ -111,9 +120,11 @@ def _offer_faults(entry: GpuEntry, gpu: GpuSpec, path: str) -> list[CotenantErro
     if entry.used >= gpu.driver_bytes.high:
         held = f"{format_gib(entry.used)} used of {format_gib(gpu.driver_bytes.value)}"
         faults.append(InputError(f"{gpu.name} has nothing left: {held}", path=f"{path}.used"))
-    if entry.mig:
-        hint = "leave mig out; plan on whole cards and share them between replicas"
-        faults.append(InputError("cards split by MIG are not planned yet", hint=hint, path=f"{path}.mig"))
+    if entry.mig is True:
+        profiles = ", ".join(one.name for one in profiles_of(gpu))
+        message = f"split into which slices of {gpu.name}?" if profiles else f"{gpu.name} has no MIG profiles"
+        hint = profiles or "leave mig out; plan on whole cards and share them between replicas"
+        faults.append(InputError(message, hint=hint, path=f"{path}.mig"))
     return faults
 
 

@@ -127,7 +127,7 @@ class GpuEntry(Entry):
     node: NodeEntry = NodeEntry()
     used: Annotated[Bytes, Field(json_schema_extra={"default": "0GiB"})] = 0
     price: Price | None = None
-    mig: bool = False
+    mig: bool | Annotated[str, Field(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")] = False
 
 
 def _histogram(value: object) -> tuple[tuple[int, float], ...]:
@@ -231,7 +231,10 @@ class TrafficEntry(Entry):
     )
     timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,60}$")] = "UTC"
     arrivals: Annotated[
-        GapsEntry, BeforeValidator(_gaps), WithJsonSchema(_GAPS_SCHEMA), Field(json_schema_extra={"default": "poisson"})
+        GapsEntry,
+        BeforeValidator(_gaps),
+        WithJsonSchema(_GAPS_SCHEMA),
+        Field(json_schema_extra={"default": "poisson"}),
     ] = GapsEntry()
 
 

@@ -49,11 +49,16 @@ class Hours:
     timezone: str
 
 
-def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping[str, str] | None = None) -> Fleet:
+def fleet_of(
+    plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping[str, str] | None = None,
+    priorities: bool = False,
+) -> Fleet:  # fmt: skip
     """The plan as it is served. `requests` (the fleet's models) add priorities and SLOs; `urls` name replicas, or
-    models, whose engines run already and are not ours. Raises InputError where the plan cannot be served."""
+    models, whose engines run already and are not ours; `priorities`: clients differ in them. Raises InputError where the plan cannot be served."""
     if not plan.feasible or not plan.replicas:
         raise InputError("this plan is not feasible: it cannot be served", hint="see its shortfalls")
+    if any(device.is_slice for one in plan.replicas for device in one.devices) and not urls:
+        raise InputError("engines on MIG slices are not started yet", hint="start them, and name each with --url")
     given = dict(urls or {})
     asked = {one.name: one for one in requests}
     modes = {model: turns.mode for turns in plan.turns for model in turns.models}
@@ -65,7 +70,8 @@ def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping
         url = given.pop(replica.id, None) or given.get(replica.model, "")
         level = 0 if url else _sleep_level(replica, modes.get(replica.model, ""))
         hosts.append(_host(replica, shares, numbers, level, ours=not url))
-        launches.append(launch_of(replica, url, level))
+        differ = priorities or (replica.model in asked and asked[replica.model].priority != 0)
+        launches.append(launch_of(replica, url, level, priorities=differ))
         levels.append(level)
     unknown = sorted(set(given) - {one.model for one in ordered})
     if unknown:
@@ -92,13 +98,15 @@ def fleet_of(plan: Plan, requests: Sequence[ModelRequest] = (), *, urls: Mapping
     return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels), hours)
 
 
-def launch_of(replica: ReplicaPlan, url: str = "", sleep_level: int = 0) -> Launch:
+def launch_of(
+    replica: ReplicaPlan, url: str = "", sleep_level: int = 0, *, priorities: bool = False
+) -> Launch:  # fmt: skip
     """The replica's typed fields, from which a driver builds its command."""
     return Launch(
         replica.id, replica.model, replica.engine, replica.engine_version, replica.checkpoint, replica.settings,
         replica.port, quantization=replica.quantization_flag, adapters=replica.adapters,
         devices=() if _on_cpu(replica) else tuple(device.index for device in replica.devices), url=url,
-        sleep_level=sleep_level, also_serves=replica.also_serves,
+        sleep_level=sleep_level, also_serves=replica.also_serves, priorities=priorities,
     )  # fmt: skip
 
 
