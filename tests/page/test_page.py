@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import cotenant
-from tests.page.conftest import ROOT, fits_the_width, picture, slide, state, until
+from tests.page.conftest import ROOT, fits_the_width, picture, served, slide, state, until
 
 TRIO = ROOT / "examples" / "a100-trio.yaml"
 Open = Callable[..., Any]
@@ -239,7 +239,7 @@ def test_models_are_found_uploaded_and_removed(open_page: Open, size: str, tmp_p
         "num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 5632, "vocab_size": 32000,
         "max_position_embeddings": 8192, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
     }  # fmt: skip
-    file = tmp_path / "my <b>own</b> model.json"
+    file = tmp_path / "my <b>own<b> model.json"
     file.write_text(json.dumps(config))
     page.set_input_files(".file input", str(file))
     until(page, "now.fleet.models.length === 5")
@@ -329,6 +329,33 @@ def test_everything_is_reached_by_keyboard(open_page: Open) -> None:
         assert any(wanted in one for one in seen), (wanted, seen)
     page.keyboard.press("ArrowRight")
     assert state(page, "tab") == "replay"
+
+
+def test_live_follows_a_gateway(open_page: Open, size: str, tmp_path: Path) -> None:
+    """A real gateway whose engines are elsewhere, and do not answer: the page says so."""
+    pytest.importorskip("aiohttp")
+    argv = [sys.executable, "-m", "cotenant", "serve", str(TRIO), "--port", "0", "--state", str(tmp_path)]
+    argv += [word for name in ("chat", "code", "triage") for word in ("--url", f"{name}=http://127.0.0.1:9")]
+    gateway = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    try:
+        assert gateway.stderr is not None
+        said = ""
+        while '"port"' not in said and "http://" not in said:
+            said = gateway.stderr.readline()
+            assert said
+        told = json.loads(said)
+        with served("--gateway", f"http://127.0.0.1:{told['port']}") as url:
+            page = open_page(size, at=url)
+            page.click("#tab-live")
+            page.wait_for_selector(".lives table")
+            assert page.locator(".lives tbody tr").count() == 3
+            page.wait_for_selector(".lives >> text=does not answer")
+            assert "of 79.2 GiB" in page.locator(".ledger").inner_text()
+            fits_the_width(page)
+            picture(page, f"{size}-live")
+    finally:
+        gateway.terminate()
+        gateway.communicate(timeout=60)
 
 
 def add_card(page: Any, name: str) -> None:

@@ -8,6 +8,7 @@ export function Answer({ state }) {
   if (!plan) return html`<p class="quiet">${t("nothing")} ${t("nothingHint")}</p>`;
   const order = state.fleet.models.map((one) => one.name);
   return html`<ul class="answers">${plan.replicas.map((one) => html`<${Replica} key=${one.id} one=${one} moved=${state.checked && homes(one) !== homes(state.plan.replicas.find((was) => was.id === one.id))} colour=${Math.max(0, order.indexOf(one.model)) % 8} />`)}</ul>
+    ${(plan.turns ?? []).map((turn) => html`<p key=${turn.models.join()} class="turns">${t("turns", { names: turn.models.join(", "), swaps: Number(turn.swaps_per_day.toPrecision(2)), wait: seconds(Math.max(...Object.values(turn.first_wait_s))) })}</p>`)}
     ${plan.warnings.length > 0 && html`<details class="remarks"><summary>${t("warnings")} (${plan.warnings.length})</summary><ul lang="en">${plan.warnings.map((one, at) => html`<li key=${at}>${one}</li>`)}</ul></details>`}`;
 }
 

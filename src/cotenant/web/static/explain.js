@@ -30,8 +30,8 @@ function Found({ found }) {
   return html`<article class="found"><h3 lang="en">${found.cause || found.verdict}</h3>
     ${bad && html`<p class="bad">${t("shortfall", { size: gib(found.shortfall_bytes, 2) })}</p>`}
     ${found.per_gpu.map((share) => html`<${Share} key=${share.name} share=${share} />`)}
-    ${found.changes.length > 0 && html`<h4>${t("changes")}</h4><ul class="changes" lang="en">${found.changes.map((one, at) => html`<li key=${at}><${Code} text=${one.argument || one.flag} />
-      <span class="quiet">${one.was === null || one.was === undefined ? "" : `${one.was} → ${one.becomes}`}${one.spare_bytes != null ? ` · ${gib(one.spare_bytes, 2)}` : ""}</span></li>`)}</ul>`}
+    ${found.changes.length > 0 && html`<h4>${t("changes")}</h4><ul class="changes" lang="en">${found.changes.map((one, at) => html`<li key=${at}><${Code} text=${`${one.flag} ${one.becomes ?? ""}`.trim()} label=${one.flag} />
+      <span class="quiet small">${[one.was != null && t("was", { value: one.was }), one.spare_bytes != null && t("toSpare", { size: gib(one.spare_bytes, 2) })].filter(Boolean).join(" · ")}</span></li>`)}</ul>`}
     ${(found.advice ?? []).map((one, at) => html`<p key=${at} lang="en">${one}</p>`)}
     ${found.assumed?.length > 0 && html`<p class="quiet small" lang="en">${found.assumed.join("; ")}</p>`}</article>`;
 }
@@ -41,7 +41,7 @@ function Share({ share }) {
   rows.sort(([a], [b]) => rank(a) - rank(b));
   const most = Math.max(1, share.capacity_bytes ?? 0, ...rows.flatMap(([, pair]) => [pair.printed ?? 0, pair.predicted ?? 0]));
   const bar = (bytes, term) => bytes != null && html`<i class=${`mini ${term} c0`} style=${{ width: `${(100 * bytes) / most}%` }}></i>`;
-  return html`<div class="wide" tabindex="0" role="region" aria-label=${share.name}><table><caption>${share.name} ${share.capacity_bytes ? `· ${gib(share.capacity_bytes)}` : ""}</caption>
+  return html`<div class="wide" tabindex="0" role="region" aria-label=${share.name || t("term")}><table><caption>${[share.name, share.capacity_bytes && gib(share.capacity_bytes)].filter(Boolean).join(" · ")}</caption>
     <thead><tr><th class="l" scope="col">${t("term")}</th><th scope="col">${t("measured")}</th><th scope="col">${t("predicted")}</th><th class="l" scope="col"><span class="unseen">${t("toScale")}</span></th></tr></thead>
     <tbody>${rows.map(([name, pair]) => {
       const term = name.replace(/_bytes$/, "");

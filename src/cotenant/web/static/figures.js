@@ -33,8 +33,8 @@ function answers(state, cards) {
   const naive = plan.naive;
   return html`
     <div title=${units ? t("noCost") : ""}><dt>${t("cost")}</dt><dd>${units ? cardsText(used) : dollars(cost)}${!units && html` <small>${cardsText(used)}</small>`}</dd></div>
-    <div><dt>${t("bound")}</dt><dd>${checked ? "–" : say(plan.lower_bound)}</dd></div>
-    <div><dt>${t("gap")}</dt><dd>${checked ? "–" : gap === null || gap === undefined ? "–" : percent(gap)}${!checked && gap === 0 && plan.feasible && html` <small class="good">${t("proven")}</small>`}</dd></div>
+    <div><dt>${t("bound")}</dt><dd>${checked || !plan.feasible ? "–" : say(plan.lower_bound)}</dd></div>
+    <div><dt>${t("gap")}</dt><dd>${checked || !plan.feasible ? "–" : gap === null || gap === undefined ? "–" : percent(gap)}${!checked && gap === 0 && plan.feasible && html` <small class="good">${t("proven")}</small>`}</dd></div>
     <div><dt>${t("free")}</dt><dd>${whole ? percent(free / whole) : "–"}</dd></div>
     ${naive && html`<div title=${t("usualHow")}><dt>${t("usual")}</dt><dd>${cardsText(naive.cards)}${used > 0 && naive.cards > used && html` <small>${t("fewer", { n: (naive.cards / used).toFixed(naive.cards / used < 10 ? 1 : 0) })}</small>`}</dd></div>`}
     ${!plan.feasible && html`<div><dt class="bad">${t("infeasible")}</dt><dd class="bad">${plan.shortfalls.length}</dd></div>`}`;

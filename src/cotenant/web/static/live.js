@@ -1,7 +1,7 @@
 /** A running gateway as it is now, asked every two seconds while the tab is open. */
 import { ask } from "./api.js";
 import { get, set } from "./store.js";
-import { gib } from "./units.js";
+import { gib, percent, seconds } from "./units.js";
 import { html, t, useEffect } from "./view.js";
 
 const EVERY_MS = 2000;
@@ -25,7 +25,7 @@ export function Live({ state }) {
   const { live } = state;
   if (!live) return html`<p class="quiet">${t("loading")}</p>`;
   if (live.missing) return html`<div class="empty"><strong>${t("notServing")}</strong> <span>${t("liveHint")}</span><p class="quiet" lang="en">${live.missing}${live.hint && ` – ${live.hint}`}</p></div>`;
-  return html`<${Status} live=${live} order=${state.fleet.models.map((one) => one.name)} />`;
+  return html`<${Status} live=${live} fleet=${state.fleet} />`;
 }
 
 const waitsOf = (found) => (found.status?.models ?? []).reduce((sum, one) => sum + one.waiting, 0);
@@ -37,17 +37,33 @@ function metric(live, ends, by) {
   return found;
 }
 
-function Status({ live, order }) {
+/** "3s", "800ms" as a fleet file has them; null where there is no target. */
+function secondsOf(text) {
+  const found = /^\s*([0-9.]+)\s*(us|µs|ms|s|m|min)\s*$/.exec(text ?? "");
+  return found ? Number(found[1]) * { us: 1e-6, "µs": 1e-6, ms: 1e-3, s: 1, m: 60, min: 60 }[found[2]] : null;
+}
+
+/** The share of a model's requests whose first byte came within its target: counted up to the bucket below it. */
+function within(live, model, target) {
+  const named = (name) => live.metrics.filter((one) => one.name === `cotenant_first_byte_seconds_${name}` && one.labels.model === model);
+  const count = named("count")[0]?.value;
+  if (!count || target === null || target === undefined) return count ? html`<span class="quiet">Ø ${seconds(named("sum")[0].value / count)}</span>` : null;
+  const below = named("bucket").map((one) => ({ limit: Number(one.labels.le), value: one.value })).filter((one) => one.limit <= target).sort((a, b) => b.limit - a.limit)[0];
+  return html`<span class="quiet">${t("slo")} ${percent((below?.value ?? 0) / count, 0)} ≤ ${seconds(below?.limit ?? target)}</span>`;
+}
+
+function Status({ live, fleet }) {
   const { status } = live;
+  const order = fleet.models.map((one) => one.name);
   const colour = (name) => Math.max(0, order.indexOf(name)) % 8;
   const swaps = metric(live, "_wakes_total", "replica");
-  const slo = metric(live, "_slo_attainment", "model");
+  const targets = Object.fromEntries(fleet.models.map((one) => [one.name, secondsOf(one.slo?.ttft)]));
   return html`<p class="quiet small">${live.gateway}</p><div class="lives">
     <section><h3>${t("queue")}</h3><ul class="plainlist">${status.models.map((one) => html`<li key=${one.name} class=${`c${colour(one.name)}`}><i class="swatch weights"></i>${one.name}<span class="num">${one.waiting}</span>
-      ${slo[one.name] !== undefined && html`<span class="quiet">${t("slo")} ${(100 * slo[one.name]).toFixed(0)} %</span>`}</li>`)}</ul></section>
-    <section><h3>${t("residency")}</h3><div class="wide" tabindex="0" role="region" aria-label=${t("residency")}><table><thead><tr><th class="l" scope="col">${t("replica")}</th><th class="l" scope="col">${t("state")}</th><th scope="col">${t("running")}</th><th scope="col">${t("memory")}</th><th scope="col">${t("swaps")}</th></tr></thead>
+      ${within(live, one.name, targets[one.name], colour)}</li>`)}</ul></section>
+    <section><h3>${t("residency")}</h3><div class="wide" tabindex="0" role="region" aria-label=${t("residency")}><table><thead><tr><th class="l" scope="col">${t("replica")}</th><th class="l" scope="col">${t("state")}</th><th scope="col">${t("requests")}</th><th scope="col">GiB</th><th scope="col">${t("swaps")}</th></tr></thead>
       <tbody>${status.replicas.map((one) => html`<tr key=${one.id}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.id}</th><td class="l">${one.state.replaceAll("_", " ")}${one.reason && html` <span class="bad" lang="en">${one.reason}</span>`}</td>
-        <td>${one.running} / ${one.slots}</td><td>${one.held_bytes ? gib(one.held_bytes) : "–"}</td><td>${swaps[one.id] ?? "–"}</td></tr>`)}</tbody></table></div></section>
+        <td>${one.running} / ${one.slots}</td><td>${one.held_bytes ? gib(one.held_bytes).replace(" GiB", "") : "–"}</td><td>${swaps[one.id] ?? "–"}</td></tr>`)}</tbody></table></div></section>
     <section><h3>${t("ledger")}</h3>${status.devices.map((device) => html`<div key=${device.name} class="ledger"><div class="cardline"><strong>${device.name}</strong><span class="grow"></span><span class="quiet">${gib(device.held_bytes)} ${t("of")} ${gib(device.capacity_bytes)}</span></div>
       <div class="bar thin" role="img" aria-label=${`${gib(device.held_bytes)} ${t("of")} ${gib(device.capacity_bytes)}`}><span class="seg weights c0" style=${{ width: `${(100 * device.held_bytes) / device.capacity_bytes}%` }}></span></div></div>`)}</section>
   </div>`;

@@ -51,4 +51,5 @@ export const en = {
   rename: "Name of {name}", phoneMove: "Move {name}", loading: "Loading …",
   notUsed: "{capacity}, not used", asleep: "asleep", kvNeeded: "what the traffic needs; overflows at most {share} of the time", planned: "planned: {format}",
   onWhich: "Card", asLogged: "as the log says",
+  was: "was {value}", toSpare: "{size} to spare", remedies: "Would make it fit:", turns: "{names} take turns on their card: {swaps} swaps a day, the first request after a wake waits up to {wait}.",
 };
