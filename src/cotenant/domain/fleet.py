@@ -59,6 +59,7 @@ class ModelRequest:
     sharing: tuple[str, ...] = ("co-resident", "alone")
     pin_gpus: tuple[int, ...] = ()
     apart_from: tuple[str, ...] = ()
+    spread: bool = False  # its replicas stand on different nodes
     also_serves: tuple[str, ...] = ()  # names of models that were folded into it (`planning.folding`)
 
 

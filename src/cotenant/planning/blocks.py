@@ -159,6 +159,7 @@ def part_of(problem: Problem, models: Sequence[int], cards: Sequence[int]) -> Pr
             if all(one in number for one in pair)
         ),
         alone=frozenset(number[request] for request in problem.alone if request in number),
+        spread=frozenset(number[request] for request in problem.spread if request in number),
         pins={number[request]: pins for request, pins in problem.pins.items() if request in number},
         priorities=tuple(problem.priorities[request] for request in models),
     )

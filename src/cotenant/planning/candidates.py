@@ -46,7 +46,7 @@ PIPELINES = 2  # sizes with stages, the smallest that do
 RAW_FIGURES = "raw figures"
 SIXTEEN_BITS = ("bf16", "fp16")
 _COMPILE_FROM = 100  # models x offers: below, loading the compiler takes longer than it saves
-_BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from", "also_serves")
+_BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from", "also_serves", "spread")
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,10 @@ def _wishes(plan: Plan, fleet: Fleet) -> Iterator[str]:
             if "co-resident" not in request.sharing and len(others) > (group is None):
                 yield f"{_name(gpu)}: {request.name} must be alone"
     yield from _pins(plan, fleet)
+    for request in fleet.models:
+        nodes = [one.devices[0].node for one in plan.replicas if one.model == request.name]
+        if request.spread and len(set(nodes)) < len(nodes):
+            yield f"{request.name} has two replicas on one node"
 
 
 def _pins(plan: Plan, fleet: Fleet) -> Iterator[str]:

@@ -55,6 +55,7 @@ def folded(fleet: Fleet, numbers: Sequence[int]) -> Fleet:
         slo=_strictest([each.slo for each in requests if each.slo is not None]),
         adapters=_adapters(requests),
         priority=max(each.priority for each in requests),
+        spread=any(each.spread for each in requests),
         min_replicas=max(each.min_replicas for each in requests),
         max_replicas=min((each.max_replicas for each in requests if each.max_replicas is not None), default=None),
         also_serves=tuple(

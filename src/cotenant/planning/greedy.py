@@ -58,6 +58,7 @@ def find_cards(problem: Problem, loads: Loads, candidate: Candidate) -> tuple[tu
             group = tuple(sorted(cards[start : start + size]))
             opened = sum(not loads.is_used(card) for card in group)
             groups.append(((opened, sum(map(loads.free_bytes, group))), group))
-    if len(groups) < candidate.replicas:
-        return None
-    return tuple(group for _, group in sorted(groups)[: candidate.replicas])
+    ordered = [group for _, group in sorted(groups)]
+    if candidate.request in problem.spread:
+        ordered = list({problem.cards[group[0]].node: group for group in reversed(ordered)}.values())[::-1]
+    return tuple(ordered[: candidate.replicas]) if len(ordered) >= candidate.replicas else None

@@ -91,11 +91,14 @@ class PackingModel:
             if variable is not None:
                 by_node[where.node].append(variable)
         groups = []
+        spread = request in self._problem.spread and replicas > 1
         for cards in by_node.values():
             if size == 1:
                 groups.extend(cards)
+                if spread and len(cards) > 1:
+                    self._highs.addConstr(self._sum(cards) <= 1)
             elif len(cards) >= size:
-                whole = self._highs.addIntegral(0, len(cards) // size)
+                whole = self._highs.addIntegral(0, 1 if spread else len(cards) // size)
                 self._highs.addConstr(self._sum(cards) == size * whole)
                 groups.append(whole)
             else:

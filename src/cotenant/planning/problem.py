@@ -97,6 +97,7 @@ class Problem:
     pins: Mapping[int, frozenset[int]]
     objective: tuple[str, ...]
     priorities: tuple[int, ...]
+    spread: frozenset[int] = frozenset()  # models whose replicas stand on different nodes
     contention: bool = True  # whether SLOs must hold beside busy neighbours, not only alone
 
     def weight(self, card: Card) -> float:
@@ -177,9 +178,9 @@ class Loads:
 
     def cards_for(self, candidate: Candidate) -> Iterator[int]:
         """Cards that may be worth asking `fits`: all opened ones of the offer, and of the others that are alike no
-        more than could serve; a pinned model is offered every card."""
+        more than could serve; a model that is pinned or spread is offered every card."""
         yield from sorted(self._opened.get(candidate.offer, ()))
-        pinned = candidate.request in self._problem.pins
+        pinned = candidate.request in self._problem.pins or candidate.request in self._problem.spread
         size = candidate.tensor_parallel_size
         left: dict[int, int] = {}
         for (node, room), cards in self._untouched.get(candidate.offer, {}).items():

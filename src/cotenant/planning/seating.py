@@ -26,8 +26,17 @@ class Space:
     seats: tuple[Seat, ...]
 
     def is_split(self, pattern: Pattern) -> bool:
-        """Whether nodes matter to it: it carries a rank of a tensor-parallel replica."""
-        return any(self.seats[seat].tensor_parallel_size > 1 for seat in pattern.seats)
+        """Whether nodes matter to it: a rank of a tensor-parallel replica, or a model that is spread."""
+        return any(self.minds_nodes(seat) for seat in pattern.seats)
+
+    def minds_nodes(self, seat: int) -> bool:
+        """Whether it matters to a seat which of its cards are in one node."""
+        return self.seats[seat].tensor_parallel_size > 1 or self.is_spread(seat)
+
+    def is_spread(self, seat: int) -> bool:
+        """Whether its replicas, more than one, stand on different nodes."""
+        one = self.seats[seat]
+        return one.request in self.problem.spread and one.ranks > one.tensor_parallel_size
 
     def nodes(self, offer: int) -> dict[int, dict[int, list[int]]]:
         """node -> site -> card numbers, for the cards of an offer."""
@@ -87,7 +96,10 @@ Laid = list[tuple[int, Pattern, int]]
 def _by_groups(
     space: Space, split: Sequence[tuple[Pattern, int]], free: Mapping[int, Mapping[int, list[int]]]
 ) -> Laid | None:
-    """Each connected group into the first node with room, largest first; None where one finds no node."""
+    """Each connected group into the first node with room, largest first; None where one finds no node, or must
+    not stay in one."""
+    if any(space.is_spread(seat) for pattern, _ in split for seat in pattern.seats):
+        return None
     groups: list[tuple[set[int], list[tuple[Pattern, int]]]] = []
     for pattern, count in split:
         mine = {seat for seat in pattern.seats if space.seats[seat].tensor_parallel_size > 1}
@@ -152,9 +164,12 @@ def add_node_rows(
                 program.row(-inf, len(cards), terms)
         for seat in sorted({seat for pattern, _ in here for seat in pattern.seats}):
             size = space.seats[seat].tensor_parallel_size
-            if size > 1:
-                whole = program.column(0.0, space.seats[seat].ranks // size)
-                terms = {column: 1.0 for pattern, column in here if seat in pattern.seats}
+            most = 1 if space.is_spread(seat) else space.seats[seat].ranks // size
+            terms = {column: 1.0 for pattern, column in here if seat in pattern.seats}
+            if size == 1 and space.is_spread(seat):
+                program.row(-inf, 1.0, terms)
+            elif size > 1:
+                whole = program.column(0.0, most)
                 program.row(0.0, 0.0, terms | {whole: -float(size)})
 
 

@@ -106,6 +106,7 @@ def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]], *, bought_with
         pins={
             number: frozenset(request.pin_gpus) for number, request in enumerate(fleet.models) if request.pin_gpus
         },
+        spread=frozenset(number for number, request in enumerate(fleet.models) if request.spread),
         objective=fleet.objective,
         priorities=tuple(request.priority for request in fleet.models),
     )

@@ -77,6 +77,8 @@ def _of_model(request: ModelRequest) -> Iterator[tuple[str, Change]]:
         yield f"apart from {', '.join(request.apart_from)}", _on_model(request.name, apart_from=())
     if "co-resident" not in request.sharing:
         yield "no neighbours", _on_model(request.name, sharing=(*request.sharing, "co-resident"))
+    if request.spread:
+        yield "its replicas on different nodes", _on_model(request.name, spread=False)
     if request.min_replicas > 1:
         yield f"at least {request.min_replicas} replicas", _on_model(request.name, min_replicas=1)
     if request.max_replicas is not None:

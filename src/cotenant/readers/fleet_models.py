@@ -122,6 +122,7 @@ def _request(
         sharing=tuple(entry.sharing or ("co-resident", "alone")),
         pin_gpus=tuple(entry.pin.gpus) if entry.pin is not None else (),
         apart_from=tuple(entry.apart_from),
+        spread=entry.spread == "node",
     )
 
 

@@ -296,6 +296,7 @@ class ModelEntry(Entry):
     replicas: ReplicasEntry = ReplicasEntry()
     sharing: Annotated[list[Literal["co-resident", "sleep", "alone"]], Field(min_length=1)] | None = None
     pin: PinEntry | None = None
+    spread: Literal["none", "node"] = "none"
     apart_from: list[Name] = []
 
 
