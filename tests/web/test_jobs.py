@@ -112,7 +112,7 @@ def test_a_cancel_stops_the_process(page: Page) -> None:
 
 def test_events_tell_how_it_goes(page: Page) -> None:
     job = page.post("/api/plan", {"fleet": TRIO}).document["job"]
-    answer = page.get(f"/api/jobs/{job}/events")
+    answer = page.get(f"/api/jobs/{job}/events")  # until its end
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [
         dict(line.split(": ", 1) for line in part.splitlines())

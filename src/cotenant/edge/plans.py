@@ -38,7 +38,8 @@ def plan_and_fleet(
     load_model: Callable[[object], LoadedModel] | None = None,
     load_trace: Callable[[str], Trace] | None = None,
 ) -> tuple[Plan, Fleet] | None:
-    """A plan and the fleet that it was made for, which its document holds; None where `source` is no plan.
+    """A plan and the fleet that it was made for, which its document holds; None where `source` is no plan. Both
+    together, as a tuple, are themselves.
 
     Files that the fleet names are looked for beside the plan's own, unless `load_model` and `load_trace` open what
     it names. Raises InputErrors for a plan that its fleet
@@ -53,6 +54,8 @@ def plan_and_fleet(
     from cotenant.readers.input_hash import input_hash
     from cotenant.readers.plan_document import read_plan
 
+    if isinstance(source, tuple):  # both, opened already
+        return source
     path = source if isinstance(source, (str, os.PathLike)) else None
     document: Any = source if path is None else _json_at(path)
     if isinstance(document, Plan):

@@ -17,20 +17,23 @@ def checked_document(
     plan itself. `move`: `replica` and `gpu`, a number in the plan's `gpus[]` or `{node, index, type}`.
     """
     from cotenant.catalogue import VERSION
+    from cotenant.edge.calibrations import in_force
     from cotenant.planning.check import find_faults
     from cotenant.planning.launch import reestimate
     from cotenant.planning.moved import moved, resettled, slower_there
     from cotenant.readers.input_hash import input_hash
     from cotenant.report.document import header, plan_document
 
-    if move is None:
-        after, slower = resettled(plan, fleet), list[str]()
-    else:
-        node, index, card = _card(plan, move["gpu"])
-        after = moved(plan, fleet, move["replica"], node, index, card)
-        (mover,) = (one for one in after.plan.replicas if one.id == move["replica"])
-        slower = [*slower_there(fleet, mover)]
-    breaks = dict.fromkeys((*after.faults, *slower, *find_faults(after.plan, fleet, reestimate(fleet))))
+    slower: tuple[str, ...] = ()
+    with in_force():
+        if move is None:
+            after = resettled(plan, fleet)
+        else:
+            node, index, card = _card(plan, move["gpu"])
+            after = moved(plan, fleet, move["replica"], node, index, card)
+            (mover,) = (one for one in after.plan.replicas if one.id == move["replica"])
+            slower = slower_there(fleet, mover)
+        breaks = dict.fromkeys((*after.faults, *slower, *find_faults(after.plan, fleet, reestimate(fleet))))
     document = plan_document(after.plan, catalogue=VERSION)
     return {
         **header("check", catalogue=VERSION, input_hash=input_hash(asked)),

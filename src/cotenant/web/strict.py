@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from cotenant.errors import CheckError, CotenantError, FormatError, SolverError
+from cotenant.errors import CheckError, CotenantError, EngineError, FormatError, SolverError
 from cotenant.web.documents import written
 
 
@@ -79,10 +79,11 @@ def answer_errors(app: FastAPI) -> None:
 
 
 def error_answer(error: CotenantError) -> Response:
-    """What the house refused: 422, or 500 where it is a fault of ours."""
+    """What the house refused: 422; 502 where a gateway does not answer, 500 where it is a fault of ours."""
     from cotenant.report.document import error_document
 
     status = 500 if isinstance(error, (CheckError, SolverError)) else 422
+    status = 502 if isinstance(error, EngineError) else status
     return faults(status, error_document(error)["errors"])
 
 

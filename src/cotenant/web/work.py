@@ -27,37 +27,52 @@ def plan_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     from cotenant.catalogue import VERSION
     from cotenant.report.document import plan_document
 
+    fleet = open_fleet(asked["fleet"], known)
+    if asked.get("time_limit") is None:
+        first_look(fleet, tell)
     found = api.plan(
-        open_fleet(asked["fleet"], known), seed=asked.get("seed") or 0, replay=bool(asked.get("replay")),
-        why=bool(asked.get("why")), time_limit=asked.get("time_limit"),
-        progress=lambda words: tell({"message": words}),
+        fleet, seed=asked.get("seed") or 0, replay=bool(asked.get("replay")), why=bool(asked.get("why")),
+        time_limit=asked.get("time_limit"), progress=lambda words: tell({"message": words}),
     )  # fmt: skip
     tell({"message": "planned", "cost": found.objective_value, "bound": found.lower_bound, "gap": found.gap})
     return written(plan_document(found, catalogue=VERSION))
 
 
+def first_look(fleet: Fleet, tell: Tell) -> None:
+    """Tell what the greedy plan costs and what any must cost, before the search begins: the search reuses what is
+    sized here. Nothing is told where not all models have a place in it."""
+    from cotenant.edge.calibrations import in_force
+    from cotenant.planning.candidates import all_ways
+    from cotenant.planning.greedy import place_greedily
+    from cotenant.planning.resource_bound import resource_bound
+    from cotenant.planning.solved import problem_of
+
+    tell({"message": "sizing candidates"})
+    with in_force():
+        ways = [each.candidates for each in all_ways(fleet)]
+    if not all(ways):
+        return
+    problem = problem_of(fleet, ways)
+    greedy, bound = place_greedily(problem), resource_bound(problem)
+    value = greedy.objective_value
+    if len(greedy.placed) == len(fleet.models) and value > 0:
+        bound = min(bound, value)
+        tell({"message": "a first plan is known", "cost": value, "bound": bound, "gap": (value - bound) / value})
+
+
 def simulate_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     """`asked`: plan (a document) or fleet, policy, seed, duration, arrivals, patience. As `cotenant simulate`."""
+    from cotenant import api
     from cotenant.catalogue import VERSION
-    from cotenant.edge.simulations import Run, prepare, replayed, with_arrivals
-    from cotenant.estimation.options import arrivals_from
     from cotenant.report.replay_document import replay_document
-    from cotenant.simulation.run import check_policy
-    from cotenant.simulation.together import TOGETHER
-    from cotenant.units import parse_seconds
 
-    def told(words: str) -> None:
-        tell({"message": words})
-
-    policy = asked.get("policy") or "static"
-    check_policy(policy)
-    duration = asked.get("duration")
-    span = None if duration is None else parse_seconds(duration)
-    patience, how = parse_seconds(asked.get("patience") or "10s"), arrivals_from(asked.get("arrivals"))
     found, question = opened(asked, known)
-    question = with_arrivals(question, how)
-    ready = prepare(question, found, (), apart=policy not in TOGETHER, progress=told)
-    replay = replayed({policy: ready}, span, patience, Run(policy, asked.get("seed") or 0), progress=told)
+    replay = api.simulate(
+        question if found is None else (found, question),  # type: ignore[arg-type] # not for others to rely on
+        policy=asked.get("policy") or "static", seed=asked.get("seed") or 0, duration=asked.get("duration"),
+        arrivals=asked.get("arrivals"), patience=asked.get("patience") or "10s",
+        progress=lambda words: tell({"message": words}),
+    )  # fmt: skip
     return written(replay_document(replay, catalogue=VERSION))
 
 

@@ -1,0 +1,92 @@
+"""The live tab: what a gateway says of itself, from the address of the command line alone."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from cotenant.errors import EngineError, InputError
+from cotenant.web.live import Gateway, samples
+from cotenant.web.state import Options
+from tests.web.conftest import Page, served
+
+STATUS = {
+    "draining": False,
+    "models": [{"name": "chat", "waiting": 2, "priority": 0}],
+    "replicas": [],
+    "devices": [],
+}
+METRICS = """# HELP cotenant_swaps_total Models woken.
+# TYPE cotenant_swaps_total counter
+cotenant_swaps_total{model="chat \\"a\\"",mode="sleep"} 3
+cotenant_queue 1.5e2 1700000000
+cotenant_nothing NaN
+cotenant_endless{le="+Inf"} +Inf
+not a sample at all
+"""
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/status.json")
+            self.end_headers()
+            return
+        body = json.dumps(STATUS).encode() if self.path == "/status.json" else METRICS.encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        return
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_samples_are_read_and_what_is_no_number_is_left_out() -> None:
+    assert samples(METRICS) == [
+        {"name": "cotenant_swaps_total", "labels": {"model": 'chat "a"', "mode": "sleep"}, "value": 3.0},
+        {"name": "cotenant_queue", "labels": {}, "value": 150.0},
+    ]
+
+
+def test_status_and_metrics_come_through(gateway: str) -> None:
+    for page in served(Options(port=0, gateway=gateway)):
+        asked(page, gateway)
+
+
+def asked(page: Page, gateway: str) -> None:
+    told = page.get("/api/live?url=http://evil.example/").document
+    assert told["gateway"] == gateway
+    assert told["status"] == STATUS
+    assert len(told["metrics"]) == 2
+
+
+def test_a_redirect_is_not_followed(gateway: str) -> None:
+    with pytest.raises(OSError, match="302"):
+        Gateway(gateway)._read("/moved")
+
+
+def test_one_that_is_not_there_is_said() -> None:
+    with pytest.raises(EngineError, match="does not answer"):
+        Gateway("http://127.0.0.1:9").document()
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://h/path", "http://u:p@h", "h:80", "http://h?x", ""])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(InputError):
+        Gateway(url)
