@@ -121,6 +121,7 @@ def _from(request: ModelRequest, start: float, seconds: float) -> ModelRequest:
         input_tokens=trace.input_tokens[kept],
         output_tokens=trace.output_tokens[kept],
         seen_tokens=trace.seen_tokens[kept],
+        blocks=trace.blocks[kept],
     )
     return replace(request, traffic=Traffic(trace=cut))
 

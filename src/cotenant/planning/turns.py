@@ -24,8 +24,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.plan import Turns
 from cotenant.engines import find_engine
 from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, sleep_modes
-from cotenant.estimation.step_constants import HOST_BANDWIDTH, STORAGE_BANDWIDTH
-from cotenant.estimation.step_time import load_s
+from cotenant.estimation.swapping import swap_seconds
 from cotenant.estimation.traced import traced
 from cotenant.planning.problem import Candidate
 from cotenant.planning.scenes import hour_rate
@@ -34,6 +33,7 @@ from cotenant.units import format_percent, format_seconds
 THRASH = 0.05
 FULL = 0.8  # busy and swapping together; beyond, whoever waits waits for several turns
 _HOUR_S = 3_600.0
+_POLICIES = {SLEEP_1: "swap", SLEEP_2: "swap-2", RESTART: "restart"}  # by their names in `estimation.swapping`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,6 @@ class Member:
     service_s: float
     sleep_s: float
     wake_s: float
-
-
-def swap_seconds(mode: str, weights_bytes: int, gpu: GpuSpec) -> tuple[float, float]:
-    """(to fall asleep, to wake) of a rank: weights over the host link, from storage, or a start from nothing."""
-    link = gpu.host_bandwidth or HOST_BANDWIDTH
-    if mode == SLEEP_1:
-        return weights_bytes / link, weights_bytes / link
-    if mode == SLEEP_2:
-        return 0.0, weights_bytes / min(STORAGE_BANDWIDTH, link)
-    return 0.0, load_s(weights_bytes, gpu)[1]
 
 
 def modes_of(requests: Sequence[ModelRequest]) -> tuple[str, ...]:
@@ -159,9 +149,10 @@ def asleep_bytes(candidate: Candidate, mode: str) -> int:
 def _member(request: ModelRequest, candidate: Candidate, gpu: GpuSpec, mode: str) -> Member:
     """Its service time by Little's law: the number in service at the peak over the peak's rate."""
     weights = max(rank.weights.bytes.value for rank in candidate.estimate.per_gpu)
+    cache = max(rank.kv_cache.bytes.value for rank in candidate.estimate.per_gpu)
     trace = request.traffic.trace
     peak = traced(trace).rate if trace is not None else max(hour_rate(request.traffic, hour) for hour in range(24))
-    return Member(candidate.demand.mean_in_service / peak, *swap_seconds(mode, weights, gpu))
+    return Member(candidate.demand.mean_in_service / peak, *swap_seconds(weights, gpu, cache)[_POLICIES[mode]])
 
 
 def _busy(hour: Hour, members: Sequence[Member]) -> float:

@@ -33,7 +33,7 @@ def model_replay(
         within &= ~slow
     good, count = int(within.sum()), len(requests)
     finished = int(done.sum())
-    gone = int(np.isin(outcome.status, (Status.CANCELLED, Status.LOST)).sum())
+    gone = int(np.isin(outcome.status, (Status.CANCELLED, Status.LOST, Status.REFUSED)).sum())
     at = None if slo is None else (_at(ttft, slo.percentile, gone), _at(tpot, slo.percentile, gone))
     missing = finished + gone < count or (count > 0 and not finished)
     return ModelReplay(
@@ -88,6 +88,6 @@ def _finite(seconds: float | None) -> float | None:
 
 
 def _held(slo: Slo, at: tuple[float | None, float | None], missing: bool) -> bool:
-    """Whether both targets hold at the percentile; never where requests are `missing`, refused or unanswered."""
+    """Whether both targets hold at the percentile; never where requests are `missing`, unanswered."""
     pairs = zip((slo.ttft_s, slo.tpot_s), at, strict=True)
     return not missing and all(target is None or found is None or found <= target for target, found in pairs)

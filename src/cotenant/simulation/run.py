@@ -15,6 +15,7 @@ from cotenant.domain.replay import ModelReplay, Replay, ReplicaReplay, Timeline
 from cotenant.errors import InputError, UnsupportedError
 from cotenant.simulation import crowded, fast
 from cotenant.simulation.best_fit import ENDLESS, Targets
+from cotenant.simulation.clock import DAY_S, shows_day, silent, start_hour
 from cotenant.simulation.conditions import outages
 from cotenant.simulation.costs import FS_PER_S
 from cotenant.simulation.hosting import Hosting
@@ -79,9 +80,15 @@ def replay(
     if duration_s is not None and not 0 < duration_s < 1e8:
         raise InputError(f"a duration above zero is needed, not {duration_s} s")
     check_conditions(conditions, policy, bool(plan.turns))
-    span = duration_s or _span(requests)
+    traffics = [request.traffic for request in requests]
+    day = duration_s is None and shows_day(traffics, bool(plan.turns) and policy == "static")
+    span = DAY_S if day else duration_s or _span(requests)
+    start = start_hour(traffics, whole_day=span >= DAY_S)
     progress("drawing requests")
-    models = [_model(number, request, hostings, seed, span, conditions) for number, request in enumerate(requests)]
+    models = [
+        _model(number, request, hostings, seed, span, start, conditions)
+        for number, request in enumerate(requests)
+    ]  # fmt: skip
     owner = {host: model for model in models for host in model.hosts}
     hosts = together(policy, [owner[place].work.requests for place in range(len(hostings))], hostings)
     for host in hosts:
@@ -217,13 +224,18 @@ def _span(requests: Sequence[ModelRequest]) -> float:
 
 
 def _model(
-    number: int, request: ModelRequest, hostings: Sequence[Hosting], seed: int, span: float, conditions: Conditions
-) -> _Model:
+    number: int, request: ModelRequest, hostings: Sequence[Hosting], seed: int, span: float, start: int | None,
+    conditions: Conditions,
+) -> _Model:  # fmt: skip
     hosts = tuple(place for place, one in enumerate(hostings) if one.model == request.name)
     step = min((hostings[one].times.decode_step_s(1, 1) for one in hosts), default=1.0)
     work = workload(
-        request.traffic, seed=seed, model=number, duration_s=span, step_s=step, priority=request.priority
-    )
+        request.traffic, seed=seed, model=number, duration_s=span, step_s=step, priority=request.priority,
+        start_hour=start,
+    )  # fmt: skip
+    if start is not None and silent(request.traffic, start, span):
+        quiet = f"nobody asks it from {start:02}:00 on, when the fleet is busiest; ask --duration 24h for a day"
+        work = replace(work, warnings=(*work.warnings, quiet))
     if conditions.timeout_s is not None and not work.users:
         leaves = work.requests.arrival_ns + round(conditions.timeout_s * _NS_PER_S)
         work = replace(work, requests=replace(work.requests, cancel_ns=leaves))

@@ -28,11 +28,12 @@ class Workload:
 
 
 def workload(
-    traffic: Traffic, *, seed: int, model: int, duration_s: float, step_s: float, priority: int
-) -> Workload:
+    traffic: Traffic, *, seed: int, model: int, duration_s: float, step_s: float, priority: int,
+    start_hour: int | None = None,
+) -> Workload:  # fmt: skip
     """The requests of the `model`-th model within `duration_s`. `step_s` is its fastest decode step (it bounds how
-    many a closed loop can ask). A varying rate (`by_hour`) starts at its busiest hour. Without output lengths a
-    request is answered as soon as it is read (embeddings).
+    many a closed loop can ask). A varying rate (`by_hour`) starts at `start_hour`, or at its busiest hour.
+    Without output lengths a request is answered as soon as it is read (embeddings).
     """
     if traffic.trace is not None:
         requests = traced(traffic.trace, priority=priority, duration_s=duration_s)
@@ -42,7 +43,7 @@ def workload(
     times, sizes = Draws(seed, model, 0), Draws(seed, model, 1)
     rate = traffic.requests_per_second or 0.0
     if traffic.by_hour:
-        start = traffic.by_hour.index(max(traffic.by_hour))
+        start = traffic.by_hour.index(max(traffic.by_hour)) if start_hour is None else start_hour
         arrivals = by_hour(rate, traffic.by_hour, duration_s, times, start_hour=start)
     else:
         arrivals = _arrivals(traffic.arrivals, rate, duration_s, times)
