@@ -19,7 +19,7 @@ def test_no_serious_violation(open_page: Open, size: str, scheme: str) -> None:
     page = open_page(size, color_scheme=scheme)
     found = {"first look": audited(page)}
     page.click(".label[data-replica=code]")
-    slide(page, "context", 15)
+    slide(page, "context", 12)
     until(page, "now.answers.code")
     found["slider"] = audited(page)
     add_card(page, "L4")

@@ -125,7 +125,7 @@ def test_a_model_is_dragged_and_what_breaks_is_said(open_page: Open, size: str) 
     page.focus(".label[data-replica=chat]")
     page.keyboard.press(" ")
     page.keyboard.press("ArrowDown")
-    assert "over L4" in page.locator("[role=status].unseen").inner_text()
+    page.wait_for_selector("[role=status].unseen:has-text('over L4')", state="attached")
     page.keyboard.press(" ")
     page.wait_for_selector(".bad-note")
     assert "weights take 37" in page.locator(".note").inner_text()
@@ -198,7 +198,7 @@ def test_a_log_is_explained(open_page: Open, size: str) -> None:
     page.wait_for_selector(".found")
     told = page.locator(".found").inner_text()
     assert "16.00 GiB" in told
-    assert "--max-model-len" in told
+    assert "--max-model-len 4" in told
     fits_the_width(page)
     picture(page, f"{size}-explain")
 
