@@ -125,7 +125,7 @@ def _versions(row: Row) -> list[tuple[EngineRules, Version]]:
     if not text:
         return [find_engine(f"vllm@{one}") for one in candidates(row)]
     if text.startswith(("0.8", "0.9", "0.10")) and (row.get("gpu_blocks") and row.get("activation_peak_gib")):
-        return [find_engine("vllm@0.7.3")]  # the older core: VLLM_USE_V1=0
+        return [find_engine("vllm@0.7.4")]  # the older core: VLLM_USE_V1=0
     return [find_engine(f"vllm@{one.strip().lstrip('~')}") for one in text.split(" or ")]
 
 

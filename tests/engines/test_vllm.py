@@ -149,7 +149,7 @@ def test_samplers_by_version():
 
 
 def test_cards_before_ampere_stayed_on_v0(model):
-    assert VLLM.rules(Version.parse("0.9.2"), T4) is VLLM.rules(Version.parse("0.7.3"))
+    assert VLLM.rules(Version.parse("0.9.2"), T4) is VLLM.rules(Version.parse("0.7.4"))
     assert VLLM.rules(Version.parse("0.21"), T4) is VLLM.rules(Version.parse("0.21"))
 
 

@@ -239,3 +239,13 @@ def test_lora_slots_stand_where_each_version_counts_them(llama_8b, a100, bf16):
         assert weights == (slots if version == "0.8.5" else 0)
         assert runtime == (0 if version == "0.8.5" else slots)
         assert abs(pool + (0 if version.startswith("0.7") else slots)) <= page
+
+
+@pytest.mark.parametrize(("version", "asked"), [("0.13", GIB // 2), ("0.15", GIB), ("0.17", GIB // 2)])
+def test_what_a_sequence_takes_is_told_apart_from_what_the_start_asks_for(llama_8b, l4, bf16, version, asked):
+    """8,192 tokens of Llama-3.1-8B take 1 GiB, half of it on each of two stages; 0.14 to 0.16 ask for it all."""
+    cache = estimated(
+        llama_8b, l4, bf16, f"vllm@{version}", max_model_len=8192, pipeline_parallel_size=2
+    ).kv_cache  # fmt: skip
+    assert cache.minimum_bytes == asked
+    assert cache.sequence_bytes == (GIB // 2 if asked == GIB else None)

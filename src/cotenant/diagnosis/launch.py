@@ -102,10 +102,11 @@ def _engine_words(found: Measurement, assumed: list[str]) -> str:
     """``vllm@0.11.0``; a release that prints such lines where the log names none."""
     version = found.version_assumed or found.engine_version
     if found.version_assumed is not None:
-        said = f"{found.engine_version} ran its old engine" if found.engine_version else "the log names no version"
+        rules = f"the rules of {found.engine} {found.version_assumed}, which prints such lines, hold"
         assumed.append(
-            f"{said}: the rules of {found.engine} {found.version_assumed}, which prints such lines, hold"
-        )
+            f"{found.engine_version} ran its old engine, whose rules hold" if found.engine_version
+            else f"the log names no version: {rules}"
+        )  # fmt: skip
     text = f"{found.engine}@{version}" if version else found.engine
     try:
         find_engine(text)

@@ -103,6 +103,7 @@ class KvCacheEstimate:
     needed_bytes: int | None
     worst_case_bytes: int
     minimum_bytes: int  # one sequence of max_model_len: below this the engine refuses to start
+    sequence_bytes: int | None = None  # what it takes of rank 0, where the engine asks for more at start
 
 
 @dataclass(frozen=True, slots=True)

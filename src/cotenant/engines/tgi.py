@@ -187,8 +187,8 @@ def _rules(release: _Release) -> MemoryRules:
 def _limits_v1(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
     """Too small: what its router turns away or lets wait (router/src/validation.rs, infer.rs)."""
     prompt, total, requests = settings.max_input_tokens, settings.max_model_len or 1, settings.max_num_seqs or 1
-    if prompt is None:  # both follow from the pool
-        return (f"refused: more than {requests:,} requests at once (HTTP 429)",)
+    if prompt is None:  # both follow from the pool, and who set no limits is not told of them
+        return ()
     found = (
         f"refused: prompts above {prompt:,} tokens, or {total:,} with the answer (HTTP 422), and more than "
         f"{requests:,} requests at once (HTTP 429)"
@@ -202,9 +202,12 @@ def _limits_v1(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
 def _limits(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
     """The same since 2.0, where a request need not say how much it may answer."""
     found = _limits_v1(settings, tokens)
-    if settings.max_input_tokens is None:
+    if not found:
         return found
-    return (*found, f"an answer of unsaid length is cut at {settings.max_model_len:,} tokens with its prompt")
+    return (
+        f"{found[0]}; an answer of unsaid length is cut at {settings.max_model_len:,} with its prompt",
+        *found[1:],
+    )
 
 
 def _wiggle_room(release: _Release) -> tuple[float, float]:

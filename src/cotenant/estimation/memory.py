@@ -346,6 +346,7 @@ def _cache_estimate(memory: ReplicaMemory, demand: Demand | None) -> KvCacheEsti
         worst_case_bytes=(settings.max_num_seqs or 1) * layout.sequence_bytes(length, batch)
         if demand is None else demand.kv_worst_case_bytes,
         minimum_bytes=memory.minimum_bytes,
+        sequence_bytes=own if (own := layout.sequence_bytes(length, batch)) < memory.minimum_bytes else None,
     )  # fmt: skip
 
 

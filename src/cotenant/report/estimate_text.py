@@ -153,12 +153,16 @@ def _print_cache(estimate: Estimate, console: Console) -> None:
         return
     fixed = f" and {format_bytes(cache.bytes_per_sequence)} a sequence" if cache.bytes_per_sequence else ""
     ranks = ", a GPU" if len(estimate.per_gpu) > 1 else ""
+    sequence = cache.minimum_bytes if cache.sequence_bytes is None else cache.sequence_bytes
     lines = [
         f"KV cache: {cache.bytes_per_token:,} B a token{fixed}{ranks}; "
-        f"a sequence of {settings.max_model_len:,} takes {format_bytes(cache.minimum_bytes)}",
+        f"a sequence of {settings.max_model_len:,} takes {format_bytes(sequence)}",
         f"reserved {format_bytes(cache.reserved_bytes)} = {cache.tokens:,} tokens{_printed(estimate)}, "
         f"{cache.max_concurrency:,.2f} sequences of {settings.max_model_len:,}",
     ]
+    if cache.sequence_bytes is not None:
+        asked = format_bytes(cache.minimum_bytes)
+        lines.append(f"to start, {asked} must be free on every GPU: this version checks for all stages' layers")
     if cache.needed_bytes is not None:
         share = format_percent(estimate.demand.overflow if estimate.demand else 0.01)
         needed = format_bytes(cache.needed_bytes)

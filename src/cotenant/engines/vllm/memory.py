@@ -47,9 +47,9 @@ def memory_rules(release: Release) -> MemoryRules:
 def _adapters(release: Release) -> AdapterPlace:
     """Until 0.7 load_model read off the weights before it made the slots (worker/model_runner.py). 0.6 charged
     what the process then held; 0.7 adds the weights read off, the growth of torch's peak over the profile run and
-    what lies outside torch (utils.py, memory_profiling): the slots are in none of them. From 0.8 on both runners
-    make them first."""
-    if release >= (0, 8):
+    what lies outside torch (utils.py, memory_profiling): the slots are in none of them. From 0.8 on both cores
+    make them first, the older one that stands as 0.7.4 here too."""
+    if release >= (0, 7, 4):
         return AdapterPlace.WEIGHTS
     return AdapterPlace.NOWHERE if release >= (0, 7) else AdapterPlace.BUDGET
 

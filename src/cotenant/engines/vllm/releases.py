@@ -10,7 +10,7 @@ NEWEST = Version((0, 33, 0), "0.33.0")
 OLDEST = Version((0, 3, 0), "0.3.0")
 
 Release = tuple[int, ...]
-_LAST_V0 = (0, 7, 3)
+_LATER_V0 = (0, 7, 4)  # no release: the older core as 0.8 to 0.10 still held it
 
 
 def release_of(version: Version, gpu: GpuSpec | None) -> Release:
@@ -18,7 +18,7 @@ def release_of(version: Version, gpu: GpuSpec | None) -> Release:
     _is_v1_supported_oracle)."""
     release = short(version)
     if gpu is not None and (0, 8) <= release < (0, 10, 1) and (gpu.compute_capability or (8, 0)) < (8, 0):
-        return _LAST_V0
+        return _LATER_V0
     return release
 
 

@@ -9,7 +9,7 @@ from cotenant.engines.logs import LOGS
 from cotenant.readers.logs.runs import Run
 
 _STYLES = {log.engine: log.styles for log in LOGS}
-_LAST_V0 = "0.7.3"
+_LAST_V0, _LATER_V0 = "0.7.3", "0.7.4"  # the second is no release: the older core in 0.8 and 0.9
 _BUFFERS = ("model_buffer_mib", "kv_buffer_mib", "compute_buffer_mib")
 
 
@@ -48,7 +48,7 @@ def _assumed(run: Run, version: str | None, style: str | None) -> str | None:
     if version is None:
         return style
     old_engine = run.engine == "vllm" and style == _LAST_V0 and version.lstrip("v").startswith(("0.8.", "0.9."))
-    return _LAST_V0 if old_engine else None
+    return _LATER_V0 if old_engine else None
 
 
 def _gpu(text: str | None) -> str | None:
