@@ -31,7 +31,7 @@ class Stub:
         self.told = told
         self.fail, self.times, self.after, self.token_s = "", 0, 0, told.token_s
         self.asleep, self.wrong_after_wake, self.running, self.tokens = False, told.wrong_after_wake, 0, 0
-        self.woken, self.adapters, self.seen = False, set(), []
+        self.woken, self.adapters, self.seen, self.priorities = False, set(), [], []
         self.ready_at = time.monotonic() + told.load_s
         self.health_mode = ""
 
@@ -91,7 +91,9 @@ class Connection(asyncio.Protocol):
                 setattr(stub, name, value)
             if given.get("fail") in ("health", "mute"):
                 stub.health_mode, stub.fail = given["fail"], ""
-            return self.send(200, {"seen": stub.seen[-50:], "running": stub.running})
+            return self.send(
+                200, {"seen": stub.seen[-50:], "priorities": stub.priorities[-50:], "running": stub.running}
+            )
         if path in ("/health", "/api/version", "/health_generate"):
             if stub.health_mode == "mute":
                 await asyncio.sleep(3600)
@@ -148,6 +150,7 @@ class Connection(asyncio.Protocol):
         except ValueError:
             return self.send(400, {"error": {"message": "bad json"}})
         stub.seen.append(str(given.get("model")))
+        stub.priorities.append(given.get("priority"))
         mode = stub.next_failure()
         if stub.asleep:
             return self.send(500, {"error": {"message": "asleep"}})

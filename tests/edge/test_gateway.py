@@ -271,6 +271,27 @@ def test_sleepers_are_woken_and_checked_before_traffic(own, tmp_path, wrong):
     assert ("its answer is empty" in logged) is wrong
 
 
+def test_vllm_is_told_the_priority_that_the_key_allows(own, tmp_path):
+    """Lower numbers come first there; what a client writes into the body does not count."""
+    document = plan_document({"alpha": 100 * MIB}, 150 * MIB, engine="vllm@0.21")
+    (replica,) = document["replicas"]
+    replica |= {"checkpoint": "org/model"}
+    for name in ("n_ctx", "n_parallel", "n_gpu_layers"):
+        del replica[name]
+    program, keys = tmp_path / "vllm", tmp_path / "keys"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}" "$@"\n')
+    program.chmod(0o755)
+    keys.write_text("alice alice-secret-key priority=3\n")
+    keys.chmod(0o600)
+    one = own("--engine-binary", f"vllm={program}", "--api-keys", str(keys), document=document)
+    for asked, told in (("9", -3), ("-2", 2), (None, 0)):
+        headers = {"Authorization": "Bearer alice-secret-key"} | ({"X-Priority": asked} if asked else {})
+        assert one.chat("alpha", max_tokens=1, priority=-1000, headers=headers)[0] == 200
+        assert one.stub("alpha")["priorities"][-1] == told
+    with open(f"/proc/{one.engines()[0]}/cmdline", "rb") as file:
+        assert b"--scheduling-policy\0priority" in file.read()
+
+
 def test_a_killed_engine_is_started_again_and_nothing_is_lost(own):
     one = own()
     one.wait_for("alpha", "ready")

@@ -137,7 +137,7 @@ def test_priority_passes_and_preempts_only_before_the_first_byte():
     one.first_byte(S, 1)
     one.take()
     one.arrived(2 * S, 3, "A", priority=9)
-    assert one.take() == [Cancel(2, 0, 1), Send(3, 0, 1)]
+    assert one.take() == [Cancel(2, 0, 1, preempted=True), Send(3, 0, 1)]
     one.first_byte(2 * S, 3)
     one.arrived(3 * S, 4, "A", priority=9)
     assert one.take() == []

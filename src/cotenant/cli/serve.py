@@ -137,7 +137,15 @@ def _fleet(plan: str, told: dict[str, object]) -> Fleet:
         with progress() as report:
             found = api.plan(plan, progress=report)
     requests = api.load_fleet(str(question)).models if question else ()
-    return fleet_of(found, requests, urls=_pairs(urls if isinstance(urls, tuple) else (), "--url"))
+    given = _pairs(urls if isinstance(urls, tuple) else (), "--url")
+    return fleet_of(found, requests, urls=given, priorities=_have_priorities(told["api_keys"]))
+
+
+def _have_priorities(keys: object) -> bool:
+    """Whether clients differ in priority by their keys."""
+    from cotenant.edge.gateway.keys import read_keys
+
+    return isinstance(keys, Path) and read_keys(keys).have_priorities
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:

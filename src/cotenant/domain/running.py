@@ -41,6 +41,7 @@ class Launch:
     url: str = ""
     sleep_level: int = 0  # how it gives memory back: vLLM's levels; 0: it is stopped
     also_serves: tuple[str, ...] = ()  # further names that clients may ask for
+    priorities: bool = False  # whether requests come with priorities, which the engine is to follow where it can
 
 
 @dataclass(frozen=True, slots=True)

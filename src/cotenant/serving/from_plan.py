@@ -54,7 +54,8 @@ def fleet_of(
     priorities: bool = False,
 ) -> Fleet:  # fmt: skip
     """The plan as it is served. `requests` (the fleet's models) add priorities and SLOs; `urls` name replicas, or
-    models, whose engines run already and are not ours; `priorities`: clients differ in them. Raises InputError where the plan cannot be served."""
+    models, whose engines run already and are not ours; `priorities`: clients differ in them. Raises
+    InputError where the plan cannot be served."""
     if not plan.feasible or not plan.replicas:
         raise InputError("this plan is not feasible: it cannot be served", hint="see its shortfalls")
     if any(device.is_slice for one in plan.replicas for device in one.devices) and not urls:

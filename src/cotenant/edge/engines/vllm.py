@@ -8,9 +8,11 @@ Sources: vllm/entrypoints (api_server, serve/sleep, serve/lora), vllm/v1/metrics
 
 from __future__ import annotations
 
+from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call_json
 from cotenant.edge.engines.plain import health_at, metrics_at, on_cards, post, words
+from cotenant.engines.vllm.arguments import priority_flags
 from cotenant.errors import EngineError
 
 _METRICS = {
@@ -37,9 +39,15 @@ class Vllm:
         if launch.sleep_level:
             environment["VLLM_SERVER_DEV_MODE"] = "1"
             argv = argv if "--enable-sleep-mode" in argv else (*argv, "--enable-sleep-mode")
+        if self.follows_priorities(launch):
+            argv = (*argv, *priority_flags(Version.parse(launch.version).parts))
         if launch.adapters:
             environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
         return Command((*argv, "--host", "127.0.0.1"), on_cards(launch, environment))
+
+    def follows_priorities(self, launch: Launch) -> bool:
+        """Whether it is started so that `priority` in a request counts; else vLLM refuses one that is not 0."""
+        return launch.priorities and bool(priority_flags(Version.parse(launch.version).parts))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """/health answers 200 also while it sleeps; whether it does is asked where the server tells."""

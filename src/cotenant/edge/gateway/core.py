@@ -181,5 +181,7 @@ class Core:
             ticket = self.tickets.get(effect.request)
             if ticket is not None:
                 ticket.recall()
+                if effect.preempted:
+                    self.figures.preemptions.labels(ticket.model).inc()
         elif self.hands is not None:
             self.hands.do(effect)

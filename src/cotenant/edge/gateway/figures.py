@@ -39,6 +39,18 @@ class Figures:
         self.failures = Counter(
             "cotenant_engine_failures", "Engines that failed.", ("replica",), registry=registry
         )
+        self.preemptions = Counter(
+            "cotenant_preemptions",
+            "Requests that a higher priority took a slot from before their first byte.",
+            ("model",),
+            registry=registry,
+        )
+        self.foreign = Gauge(
+            "cotenant_device_foreign_bytes",
+            "Bytes that others hold, or engines beyond their place, as the driver says.",
+            ("device",),
+            registry=registry,
+        )
         self._waiting = Gauge("cotenant_waiting", "Requests that wait.", ("model",), registry=registry)
         self._running = Gauge("cotenant_running", "Requests in engines.", ("replica",), registry=registry)
         self._state = Gauge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import socket
 import time
@@ -16,7 +17,9 @@ from cotenant.domain.running import EngineProcess, Health
 from cotenant.edge.engines import find_driver, processes
 from cotenant.edge.engines.checkup import checkup
 from cotenant.edge.engines.driver import Driver
-from cotenant.edge.gateway.core import Core, Doing
+from cotenant.edge.engines.vllm import Vllm
+from cotenant.edge.gateway import cards
+from cotenant.edge.gateway.core import Core, Doing, Ticket
 from cotenant.edge.gateway.journal import Entry, Journal
 from cotenant.errors import CotenantError, EngineError
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
@@ -51,11 +54,24 @@ class EngineHands:
             for launch, level in zip(core.fleet.launches, core.fleet.sleep_levels, strict=True)
         ]
         self._tasks: set[asyncio.Task[None]] = set()
+        self._driver = cards.driver() if any(launch.devices for launch in core.fleet.launches) else None
 
     def url(self, replica: int) -> tuple[str, str]:
         """(address, key) of a replica's engine."""
         engine = self.engines[replica]
         return engine.url, engine.key
+
+    def body(self, ticket: Ticket, replica: int) -> bytes:
+        """What the engine is sent: the client's own bytes, with the request's priority where the engine follows it
+        (whatever the client wrote there: a key's limit holds)."""
+        engine = self.engines[replica]
+        if engine.launch.url or not isinstance(engine.driver, Vllm):
+            return ticket.body
+        if not engine.driver.follows_priorities(engine.launch):
+            return ticket.body
+        request = self.core.router.floor.requests.get(ticket.id)
+        given = json.loads(ticket.body) | {"priority": 0 if request is None else -request.priority}
+        return json.dumps(given).encode()
 
     def do(self, effect: Doing) -> None:
         """Begin it."""
@@ -216,11 +232,37 @@ class EngineHands:
                 beyond[device] = beyond.get(device, 0) + excess
                 if excess > host.awake_bytes // 50:
                     self._log("engine_takes_more_than_planned", engine, excess_bytes=excess)
+        beyond |= await self._on_cards()
         others = self.core.router.floor.ledger.others
-        for device in range(len(self.core.fleet.devices.bytes)):
+        for device, name in enumerate(self.core.fleet.devices.names):
+            self.core.figures.foreign.labels(name).set(beyond.get(device, 0))
             if others[device] != beyond.get(device, 0):
                 self.core.router.measured(self.core.now_ns, device, beyond.get(device, 0))
                 self.core.pump()
+
+    async def _on_cards(self) -> dict[int, int]:
+        """What the driver says that is not ours to give, by device of the ledger."""
+        fleet, ledger = self.core.fleet, self.core.router.floor.ledger
+        if self._driver is None:
+            return {}
+        places = {
+            device: card
+            for launch, host in zip(fleet.launches, fleet.hosts, strict=True)
+            for device, card in zip(host.devices, launch.devices, strict=False)
+        }
+        told = await asyncio.to_thread(cards.read, self._driver, sorted(set(places.values())))
+        pids = {
+            place: frozenset((engine.process.pid, *processes.descendants(engine.process.pid)))
+            for place, engine in enumerate(self.engines)
+            if engine.process is not None
+        }
+        found = {}
+        for device, card in places.items():
+            if card in told:
+                free, held = told[card]
+                ours = {place: cards.held_by(held, mine) for place, mine in pids.items()}
+                found[device] = ledger.beyond(device, free, ours)
+        return found
 
     # --- helpers ---
 

@@ -31,6 +31,11 @@ class Keys:
     def __len__(self) -> int:
         return len(self._clients)
 
+    @property
+    def have_priorities(self) -> bool:
+        """Whether any of them bounds its client's priority."""
+        return any(one.priority is not None for one in self._clients.values())
+
     def client(self, authorization: str) -> Client | None:
         """The client of an ``Authorization: Bearer KEY`` header; None for a key that is not known."""
         scheme, _, key = authorization.partition(" ")

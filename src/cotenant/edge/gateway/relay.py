@@ -38,14 +38,16 @@ class Relay:
         """Close all connections."""
         await self._session.close()
 
-    async def send(self, ticket: Ticket, request: web.BaseRequest, url: str, key: str) -> web.StreamResponse:
-        """Send it and relay the answer. Raises BrokenError where the engine fails before or in the answer."""
+    async def send(
+        self, ticket: Ticket, request: web.BaseRequest, url: str, key: str, body: bytes
+    ) -> web.StreamResponse:
+        """Send `body` for it, relay the answer. Raises BrokenError where the engine fails before it or within."""
         headers = {"Content-Type": "application/json"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
         try:
             async with self._session.post(
-                url + ticket.path, data=ticket.body, headers=headers, allow_redirects=False
+                url + ticket.path, data=body, headers=headers, allow_redirects=False
             ) as answer:
                 if answer.status >= 500 or answer.status in (401, 429) or answer.status < 200:
                     words = (await answer.content.read(2048)).decode("utf-8", "replace")

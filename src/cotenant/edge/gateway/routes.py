@@ -130,7 +130,7 @@ class Routes:
         url, key = self.hands.url(send.replica)
         ticket.relaying, ticket.recalled = True, False
         try:
-            answer = await self.relay.send(ticket, request, url, key)
+            answer = await self.relay.send(ticket, request, url, key, self.hands.body(ticket, send.replica))
         except BrokenError as error:
             ticket.relaying = False
             self.core.broke(ticket, str(error), suspect=error.suspect)

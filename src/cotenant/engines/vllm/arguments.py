@@ -52,6 +52,15 @@ def _decimal(share: float | None) -> str | None:
     return None if share is None else f"{share:.4f}".rstrip("0").rstrip(".")
 
 
+def priority_flags(release: Release) -> tuple[str, ...]:
+    """Running requests of lower priority give way where the cache is full, and are computed again later.
+
+    The V1 engine does so from 0.9.2 on (vllm-project/vllm#19057); older ones would fall back to the engine before
+    it, whose memory is another, so they are not asked to. Lower numbers come first there.
+    """
+    return ("--scheduling-policy", "priority") if release >= (0, 9, 2) else ()
+
+
 def adapter_flags(settings: EngineSettings, adapters: Sequence[Adapter]) -> tuple[str, ...]:
     """LoRA: slots, the largest rank, and each adapter as name=path."""
     if settings.adapters is None and not adapters:

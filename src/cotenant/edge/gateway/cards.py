@@ -1,0 +1,44 @@
+"""What the driver says of the cards, for the ledger: NVML where it is there, else nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cotenant.edge.verifying.devices import nvml
+from cotenant.errors import EngineError
+
+
+def driver() -> Any | None:
+    """NVML's binding; None where it is missing or finds no driver."""
+    try:
+        return nvml()
+    except EngineError:
+        return None
+
+
+def read(binding: Any, cards: Sequence[int]) -> dict[int, tuple[int, dict[int, int | None]]]:
+    """card -> (bytes free, bytes by pid; None where the driver does not tell them apart, as in some containers).
+    A card that does not answer is left out: nothing is concluded from silence."""
+    found: dict[int, tuple[int, dict[int, int | None]]] = {}
+    for card in cards:
+        try:
+            handle = binding.nvmlDeviceGetHandleByIndex(card)
+            held: dict[int, int | None] = {}
+            for process in binding.nvmlDeviceGetComputeRunningProcesses(handle):
+                held[process.pid] = process.usedGpuMemory
+            found[card] = int(binding.nvmlDeviceGetMemoryInfo(handle).free), held
+        except binding.NVMLError:
+            continue
+    return found
+
+
+def held_by(told: dict[int, int | None], pids: frozenset[int]) -> int | None:
+    """What these processes hold of a card together; None where the driver does not say it of one of them."""
+    total = 0
+    for pid in pids & told.keys():
+        size = told[pid]
+        if size is None:
+            return None
+        total += size
+    return total
