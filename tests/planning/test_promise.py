@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import pytest
 
 from cotenant import compare_plans, load_fleet, plan
+from cotenant.domain.contender import Contender
 from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Trace
 from cotenant.errors import InputError
@@ -85,8 +87,15 @@ def test_without_a_replay_nothing_is_said_of_promises() -> None:
     assert answer.rounds == ()
 
 
-def test_ways_side_by_side() -> None:
-    naive, greedy, optimal = compare_plans(two())
+@pytest.fixture(scope="module")
+def ways() -> dict[str, Contender]:
+    found = compare_plans(two(), ["naive", "greedy", "optimal", "promised", "elastic"])
+    return {one.strategy: one for one in found}
+
+
+def test_ways_side_by_side(ways: dict[str, Contender]) -> None:
+    naive, greedy, optimal = ways["naive"], ways["greedy"], ways["optimal"]
+    assert signature(compare_plans).parameters["strategies"].default == ("naive", "greedy", "optimal")
     assert [naive.strategy, greedy.strategy, optimal.strategy] == ["naive", "greedy", "optimal"]
     assert naive.cards == {"A100-80GB-SXM": 2}
     assert naive.cost_per_hour == pytest.approx(3.6)
@@ -100,8 +109,8 @@ def test_ways_side_by_side() -> None:
     assert [one["strategy"] for one in document["strategies"]] == ["naive", "optimal"]
 
 
-def test_promised_and_simulated_only_ways() -> None:
-    optimal, promised, elastic = compare_plans(two(), ["optimal", "promised", "elastic"])
+def test_promised_and_simulated_only_ways(ways: dict[str, Contender]) -> None:
+    optimal, promised, elastic = ways["optimal"], ways["promised"], ways["elastic"]
     assert promised.holds
     assert promised.cost_per_hour == pytest.approx(1.8)
     assert elastic.cards == optimal.cards
