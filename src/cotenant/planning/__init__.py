@@ -3,6 +3,8 @@
 solve          from a fleet to a checked plan: the line through this room
 solved         the search: candidates, cards, placement
 candidates     every way in which a model may be served on a type of card, sized from its traffic
+splits         tensor parallel, pipeline stages, whole experts: how one replica may be split in a node
+folding, folds adapters on one base as one process, where that costs less; folds_check holds it against the fleet
 cards          the cards of the fleet as places
 problem        candidates and cards as one combinatorial problem; what a placement is
 placing        which solver for which size: compact, by card patterns, with neighbourhoods
