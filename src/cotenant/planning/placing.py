@@ -41,6 +41,8 @@ MOST_LISTED = 60_000  # models times patterns of an integer program that is to p
 QUICK_MODELS = 60  # more are hardly ever proven at once, nor later unless the bound is near
 NEAR_STEPS = 2
 PARTS = 24
+PARTS_AFTER_DIVES = 6
+DIVES = ((60, 8), (80, 2))  # (models in a part, parts), of fleets that are not small
 MOST_AT_ONCE = 300  # models: beyond, the relaxation over all of them costs more than it gains
 ENOUGH = 0.005  # of a large fleet's cost: nearer to the bound, parts gain little
 _TOLERANCE = 1e-6
@@ -131,18 +133,30 @@ class _Search:
         if few and self._prove(QUICK_NODES):
             return
         self._dive()
+        if not few:
+            self._dive_in_parts()
         if self.best is not None and not self._is_closed():
             self.best = improve(
                 self._space,
                 self._relaxation,
                 self._prices,
                 self.best,
-                rounds=PARTS,
+                rounds=PARTS if few else PARTS_AFTER_DIVES,
                 enough=self.bound,
                 step=self._step,
             )
         if few or self.cost - self.bound <= NEAR_STEPS * self._step + _TOLERANCE:
             self._prove(LISTING_NODES)
+
+    def _dive_in_parts(self) -> None:
+        """Parts solved by dives: a third of what programs over them take, and most of what they find."""
+        if self.best is None or self._is_closed():
+            return
+        start = Placement(assignments_of(self._space, self.best), 0.0, 0.0, None, proven=False)
+        found = improve_by_blocks(
+            self._space.problem, start, parts=DIVES, step=self._step, enough=self.bound
+        )  # fmt: skip
+        self.best = _patterns_of(self._space, Placement(found, 0.0, 0.0, None, proven=False))
 
     def _is_closed(self) -> bool:
         return self.best is not None and self.cost <= self.bound + _TOLERANCE
