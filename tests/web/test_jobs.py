@@ -87,7 +87,7 @@ def test_time_and_memory_are_bounded(bounds: Bounds, says: str) -> None:
         job = await board.answer("a", "simulate", LONG, {})
         following = await board.answer("a", "explain", {"log": "x\n"}, {}) if "within" in says else None
         await board.close()
-        assert following is None or "without a line" in following.errors[0]["error"]
+        assert following is None or following.state == "failed"  # the slot is free again
         return job
 
     job = asyncio.run(run())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import pickle
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping
@@ -30,14 +29,14 @@ class Hand:
         self._most_bytes, self._most_jobs, self._answered = most_bytes, most_jobs, 0
         self._process: Process | None = None
 
-    async def ask(
-        self, kind: str, asked: Mapping[str, Any], uploads: Mapping[str, Any],
-        tell: Callable[[Mapping[str, Any]], None],
-    ) -> dict[str, Any]:  # fmt: skip
-        """{"result": text} or {"errors": [...]}. Cancelled, it leaves no process behind that works on."""
+    async def ask(self, question: bytes, tell: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
+        """{"result": text} or {"errors": [...]} for a pickled (kind, asked, known).
+
+        Cancelled, it leaves no process behind that works on.
+        """
         try:
             questions, answers = await self._running()
-            questions.write(pickle.dumps((kind, dict(asked), dict(uploads))))
+            questions.write(question)
             await questions.drain()
             while line := await answers.readline():
                 told: dict[str, Any] = json.loads(line)

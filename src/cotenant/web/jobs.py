@@ -7,6 +7,7 @@ and time.
 from __future__ import annotations
 
 import asyncio
+import pickle
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Mapping
@@ -21,13 +22,15 @@ _PROGRESS_KEPT = 200
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`workers` jobs run at once, each with `job_bytes` of memory and `job_s` seconds; `waiting` jobs in all and
-    `per_client` of one client; results are kept `kept_s` seconds, `kept` of them, `kept_bytes` together."""
+    """`workers` jobs run at once, each with `job_bytes` of memory and `job_s` seconds. `waiting` jobs may wait, of
+    `waiting_bytes` together, and `per_client` of one client. Results are kept `kept_s` seconds, `kept` of them and
+    `kept_bytes` together."""
 
     workers: int = 2
     job_bytes: int = 4 * 2**30
     job_s: float = 600.0
     waiting: int = 64
+    waiting_bytes: int = 128 * 2**20
     per_client: int = 16
     kept: int = 200
     kept_bytes: int = 256 * 2**20
@@ -41,8 +44,7 @@ class Job:
     id: str
     kind: str
     client: str
-    asked: Mapping[str, Any]
-    uploads: Mapping[str, Any]
+    question: bytes
     state: str = "waiting"
     progress: list[dict[str, Any]] = field(default_factory=list)
     dropped: int = 0  # of the progress, from its start
@@ -85,15 +87,19 @@ class Board:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
-    def submit(self, client: str, kind: str, asked: Mapping[str, Any], uploads: Mapping[str, Any]) -> Job:
-        """A new job in its client's queue. Raises FullError."""
+    def submit(self, client: str, kind: str, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Job:
+        """A new job in its client's queue; `known` are the models that it names. Raises FullError."""
         self.forget()
         mine = sum(one.client == client and one.state not in ENDED for one in self._jobs.values())
         if mine >= self.bounds.per_client:
             raise FullError(f"{mine} jobs of yours wait or run already")
-        if sum(map(len, self._queues.values())) >= self.bounds.waiting:
+        waiting = [job for queue in self._queues.values() for job in queue]
+        if len(waiting) >= self.bounds.waiting:
             raise FullError(f"{self.bounds.waiting} jobs wait already")
-        job = Job(secrets.token_hex(16), kind, client, asked, uploads)
+        question = pickle.dumps((kind, dict(asked), dict(known)))
+        if sum(len(job.question) for job in waiting) + len(question) > self.bounds.waiting_bytes:
+            raise FullError("the jobs that wait hold too much already")
+        job = Job(secrets.token_hex(16), kind, client, question)
         self._jobs[job.id] = job
         self._queues.setdefault(client, deque()).append(job)
         self._start()
@@ -163,7 +169,7 @@ class Board:
     async def _run(self, job: Job, hand: Hand) -> None:
         try:
             async with asyncio.timeout(self.bounds.job_s):
-                told = await hand.ask(job.kind, job.asked, job.uploads, job.tell)
+                told = await hand.ask(job.question, job.tell)
             if "result" in told:
                 job.result = told["result"].encode()
                 self._end(job, "done")
@@ -183,7 +189,7 @@ class Board:
     def _end(self, job: Job, state: str) -> None:
         if job.state in ENDED:
             return
-        job.state, job.asked, job.uploads = state, {}, {}
+        job.state, job.question = state, b""
         job.ended_at = asyncio.get_running_loop().time()
         job.wake()
 

@@ -8,6 +8,7 @@ from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
@@ -72,7 +73,7 @@ class State:
 
     def fleet(self, source: Mapping[str, Any] | str) -> Fleet:
         """A fleet, read once however often it is asked about. Raises InputErrors with every fault."""
-        key = json.dumps(source)
+        key = sha256(json.dumps(source).encode()).hexdigest()
         if key not in self._fleets:
             self._fleets[key] = open_fleet(source, self.named_in(source))
             while len(self._fleets) > _FLEETS:
