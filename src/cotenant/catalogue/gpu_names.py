@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from cotenant.domain.gpu import GpuSpec
 from cotenant.errors import UnknownGpuError
 
+_APPLE = re.compile(r"\b(apple|metal|mac|macbook|m[1-9])\b", re.IGNORECASE)
 _MAKERS = frozenset({"nvidia", "amd", "intel", "geforce", "tesla", "gpu", "instinct"})
 
 
@@ -47,6 +48,10 @@ def _only(asked: str, found: list[GpuSpec]) -> GpuSpec:
 
 
 def _nearest(asked: str, cards: Sequence[GpuSpec]) -> str:
+    if asked.strip().lower() in ("cpu", "none"):
+        return "there is no card to fill: name the nearest card with -ngl 0, and read what the host's memory holds"
+    if _APPLE.search(asked):
+        return "what Metal leaves of Apple's unified memory is not known here: describe it as a card of your own"
     by_letters = {_letters(name): card.name for card in cards for name in (card.name, *card.aliases)}
     close = get_close_matches(_letters(asked), by_letters, n=3, cutoff=0.5)
     names = dict.fromkeys(by_letters[key] for key in close)

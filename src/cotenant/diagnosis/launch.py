@@ -71,6 +71,8 @@ def _question(
     found: Measurement, model: LoadedModel, card: GpuSpec, used: int, assumed: list[str]
 ) -> Question | None:
     options = {name: found.settings[name] for name in _OPTIONS if name in found.settings}
+    if options.get("enable_lora") is False:  # logged with all defaults: the other two mean nothing
+        options = {name: value for name, value in options.items() if "lora" not in name}
     if "kv_cache_dtype" in options:
         said = str(options["kv_cache_dtype"])
         options["kv_cache_dtype"] = _CACHE_DTYPES.get(said, said)

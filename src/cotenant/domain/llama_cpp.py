@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ALL_LAYERS = 100_000  # more than any model has
+
 
 @dataclass(frozen=True, slots=True)
 class LlamaCppOptions:

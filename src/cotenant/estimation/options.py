@@ -64,10 +64,7 @@ def engine_settings(options: Mapping[str, Any], adapters: Sequence[Adapter] = ()
 
 
 def _slots(options: Mapping[str, Any], adapters: Sequence[Adapter]) -> AdapterSlots | None:
-    """Room for LoRA where it is switched on, implied by one of its options, or needed by `adapters`. Switched off
-    (as engines log their defaults) its options mean nothing."""
-    if options.get("enable_lora") is False and not adapters:
-        return None
+    """Room for LoRA where it is switched on, implied by one of its options, or needed by `adapters`."""
     many, rank = options.get("max_loras"), options.get("max_lora_rank")
     if not (options.get("enable_lora") or adapters or many or rank):
         return None

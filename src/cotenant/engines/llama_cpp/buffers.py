@@ -205,6 +205,8 @@ def _notes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placem
         found.append("text only: the projector (mmproj) that sees or hears is a file of its own, not counted")
     if options.draft_bytes:
         found.append("the draft's weights are counted, its own cache and graph are not: only its size is told")
-    if options.n_cpu_moe:
+    if options.n_cpu_moe and not model.num_experts:
+        found.append("this model has no experts: what says where they stay (n_cpu_moe) changes nothing")
+    elif options.n_cpu_moe:
         found.append("experts in host memory: what no buffer line shows has run up to 2.4 GiB a device")
     return tuple(found)

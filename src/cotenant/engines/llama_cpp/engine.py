@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
-from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.llama_cpp import ALL_LAYERS, LlamaCppOptions
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines.llama_cpp.builds import NEWEST, OLDEST, BuildRules, build_rules
@@ -204,7 +204,7 @@ def _flags(settings: EngineSettings, build: BuildRules) -> list[str]:
         ("-ctk", options.type_k if options.type_k != "f16" else None),
         ("-ctv", options.type_v if options.type_v != "f16" else None),
         ("-ts", ",".join(f"{share:g}" for share in options.tensor_split) or None),
-        ("--n-cpu-moe", options.n_cpu_moe or None),
+        ("--n-cpu-moe", options.n_cpu_moe if 0 < options.n_cpu_moe < ALL_LAYERS else None),
     )
     argv = [part for name, value in valued if value is not None for part in (name, str(value))]
     if options.flash_attn is not None and build.flash_auto:
@@ -212,6 +212,7 @@ def _flags(settings: EngineSettings, build: BuildRules) -> list[str]:
     elif options.flash_attn:
         argv += ["-fa"]
     argv += ["--kv-unified"] if options.kv_unified and build.streams else []
+    argv += ["--cpu-moe"] if options.n_cpu_moe >= ALL_LAYERS else []
     argv += ["--swa-full"] if options.swa_full else []
     argv += [] if options.kv_offload else ["--no-kv-offload"]
     argv += ["-fit", "off"] if build.fits_itself else []

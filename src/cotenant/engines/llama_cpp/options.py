@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.llama_cpp import ALL_LAYERS, LlamaCppOptions
 from cotenant.engines.llama_cpp.cache import TYPES
 from cotenant.errors import CotenantError, InputError, InputErrors
 from cotenant.units import parse_bytes
@@ -52,6 +52,23 @@ def _shares(value: object) -> tuple[float, ...]:
     return shares
 
 
+# How --override-tensor is told to keep all experts with the host, escapes apart.
+_ALL_EXPERTS = ("exps", ".ffn_.*_exps.", "ffn_.*_exps", ".*_exps.*", ".*exps.*", "ffn_(up|down|gate)_exps",
+                ".ffn_(up|down|gate)_exps.", ".ffn_(gate|up|down)_exps.", "ffn_(gate|up|down)_exps")  # fmt: skip
+
+
+def _every_expert(value: object) -> int:
+    return ALL_LAYERS if switch(value) else 0
+
+
+def _overridden(value: object) -> int:
+    """Layers whose experts stay with the host: the one use of --override-tensor that has a rule."""
+    pattern, _, buffer = str(value).rpartition("=")
+    if buffer.upper() != "CPU" or pattern.replace("\\", "").strip("^$") not in _ALL_EXPERTS:
+        raise ValueError("a pattern of all experts, exps=CPU (n_cpu_moe names the first layers alone)")
+    return ALL_LAYERS
+
+
 # Option -> (field, reader).
 WORDS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "n_gpu_layers": ("n_gpu_layers", whole(0, 100_000)),
@@ -66,14 +83,16 @@ WORDS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "swa_full": ("swa_full", switch),
     "no_kv_offload": ("kv_offload", lambda value: not switch(value)),
     "tensor_split": ("tensor_split", _shares),
-    "n_cpu_moe": ("n_cpu_moe", whole(0, 100_000)),
+    "n_cpu_moe": ("n_cpu_moe", whole(0, ALL_LAYERS)),
+    "cpu_moe": ("n_cpu_moe", _every_expert),
+    "override_tensor": ("n_cpu_moe", _overridden),
     "mmproj_size": ("mmproj_bytes", parse_bytes),
     "model_draft_size": ("draft_bytes", parse_bytes),
 }
 _SHORT = {
     "ngl": "n_gpu_layers", "c": "ctx_size", "np": "parallel", "b": "batch_size", "ub": "ubatch_size",
     "fa": "flash_attn", "ctk": "cache_type_k", "ctv": "cache_type_v", "kvu": "kv_unified", "ts": "tensor_split",
-    "nkvo": "no_kv_offload", "ncmoe": "n_cpu_moe",
+    "nkvo": "no_kv_offload", "ncmoe": "n_cpu_moe", "cmoe": "cpu_moe", "ot": "override_tensor",
 }  # fmt: skip
 
 
