@@ -13,12 +13,14 @@ import cotenant
 from bench.simulation_cases import random_case
 from cotenant.errors import InputError
 from cotenant.policy.prefixes import most_hits
+from cotenant.readers.traces import read_trace
 from cotenant.simulation import fast, plain
 from cotenant.simulation.caching import CachingReplica
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Outcome, Prefixes, Requests, Status
 from cotenant.simulation.prefix_cache import PrefixCache
+from cotenant.simulation.workload import traced
 
 UNIT = 1_000_000
 TOKENS = StepCosts(UNIT, 0, 0, 0, UNIT, 0)  # a step takes a ns for each prompt token that it reads, or one
@@ -176,3 +178,22 @@ def test_a_mooncake_trace_says_what_the_cache_held(tmp_path: Path) -> None:
     assert model.cache_hits == pytest.approx(19 * 2048 / (20 * 2100))
     assert model.ttft_s is not None
     assert model.ttft_s.p50 < model.ttft_s.p99 / 3
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_endless_cache_holds_what_the_trace_says_was_seen(seed: int) -> None:
+    """The reader counts what earlier prompts began with; a cache of all of it finds exactly that."""
+    draw, known = np.random.default_rng(seed), list[tuple[int, ...]]([()])
+    rows: list[str] = []
+    for number in range(60):
+        start = known[int(draw.integers(0, len(known)))]
+        names = (*start, *(1000 * number + part for part in range(int(draw.integers(1, 4)))))
+        given = 512 * len(names) - int(draw.integers(0, 512))
+        known.append(names[:-1])  # the last block is partly filled, and goes on for nobody
+        row = {"timestamp": number, "input_length": given, "output_length": 1, "hash_ids": list(names)}
+        rows.append(json.dumps(row))
+    trace = read_trace(rows, name="t")
+    found = plain.simulate(traced(trace), Limits(8, 8192, 16, 10**5, 2**20), TOKENS)
+    assert found.asked_tokens == sum(trace.input_tokens)
+    assert found.hit_tokens == sum(seen // 16 * 16 for seen in trace.seen_tokens)
+    assert found.hit_tokens > 0
