@@ -76,7 +76,7 @@ def test_unified_memory_is_one_card_and_no_layer_on_the_card_leaves_its_context(
 
 
 def test_shares_divide_the_layers() -> None:
-    """36 layers and the output layer by 3:1: layer i goes where i/37 falls, 28 to the first GPU, 8 to the second."""
+    """36 layers and the output layer by 3:1: layer i goes where i/37 falls, 28 to the first, 8 to the second."""
     first, second = on_card("Qwen/Qwen3-8B", tensor_split="3,1").per_gpu
     assert first.kv_cache.bytes.value * 8 == second.kv_cache.bytes.value * 28
 
