@@ -16,7 +16,7 @@ def takes_several(engine: str) -> bool:
 
 
 def also_named(argv: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The argument vector with further names behind the first. Raises ValueError where the engine was told none."""
+    """The argument vector with further names behind the first. Raises ValueError where there is no first."""
     if not names:
         return tuple(argv)
     at = tuple(argv).index(_FLAG) + 2

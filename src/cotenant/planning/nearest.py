@@ -208,11 +208,12 @@ def _shortened(traffic: Traffic, share: float) -> Traffic:
     def cut(lengths: Lengths | None) -> Lengths | None:
         if lengths is None:
             return None
-        parts = [
-            None if part is None else max(1, int(part * share))
-            for part in (lengths.p50, lengths.p95, lengths.maximum)
-        ]
-        return Lengths(*parts)
+
+        def part(tokens: int | None) -> int | None:
+            return None if tokens is None else max(1, int(tokens * share))
+
+        shorter = tuple((max(1, int(tokens * share)), weight) for tokens, weight in lengths.histogram)
+        return Lengths(part(lengths.p50), part(lengths.p95), part(lengths.maximum), histogram=shorter)
 
     return replace(traffic, input_tokens=cut(traffic.input_tokens), context_tokens=cut(traffic.context_tokens))
 

@@ -21,6 +21,8 @@ class Scale:
 
     def at(self, value: float) -> float:
         """Where `value` stands; beyond the ends it stays at the end."""
+        if not self.high > self.low:  # two values that rounding made one
+            return self.first
         share = (
             (log10(max(value, self.low)) - log10(self.low)) / (log10(self.high) - log10(self.low))
             if self.log
@@ -31,8 +33,8 @@ class Scale:
 
 def linear(low: float, high: float, span: tuple[float, float], *, tight: bool = False, most: int = 5) -> Scale:
     """Round values in at most `most` steps; the scale ends at a round value, or (`tight`) where the data does."""
-    if not high > low:
-        high = low + 1.0
+    if high - low <= 1e-9 * abs(low):
+        high = low + max(1.0, 0.01 * abs(low))
     step = _round_step((high - low) / most)
     start, end = floor(low / step + 1e-9), ceil(high / step - 1e-9)
     ticks = tuple(number * step for number in range(start, end + 1))
