@@ -29,7 +29,7 @@ def test_json_holds_measured_predicted_and_changes(run: Run) -> None:
 def test_save_keeps_the_measurement(run: Run) -> None:
     answer = run("explain", str(LOG), "--save", "--json")
     assert answer.err.startswith("saved ")
-    assert Path(answer.err.removeprefix("saved ").strip()).is_file()
+    assert Path(answer.err.splitlines()[0].removeprefix("saved ")).is_file()
     assert answer.document["verdict"] == "oom"
 
 

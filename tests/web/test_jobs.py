@@ -90,10 +90,11 @@ def test_time_and_memory_are_bounded(bounds: Bounds, says: str) -> None:
         assert following is None or following.state == "failed"  # the slot is free again
         return job
 
+    before = {one.pid for one in workers()}  # those of a page's server that other tests share
     job = asyncio.run(run())
     assert job.state == "failed"
     assert says in job.errors[0]["error"]
-    assert workers() == []
+    assert {one.pid for one in workers()} <= before
 
 
 def test_a_cancel_stops_the_process(page: Page) -> None:
