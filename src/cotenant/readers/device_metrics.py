@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import isfinite
 
+from cotenant.readers.prometheus import samples
 from cotenant.units import MIB
 
 # --query-compute-apps=pid,used_gpu_memory,gpu_uuid --format=csv,noheader[,nounits]; MiB, "[N/A]" under WDDM or MIG
@@ -27,15 +27,7 @@ def smi_processes(text: str) -> tuple[tuple[int, int], ...]:
 def dcgm_used_bytes(text: str) -> Mapping[int, int]:
     """Bytes used of each card by its index; parts of a card (MIG) add up."""
     found: dict[int, int] = {}
-    for line in text.splitlines():
-        match = _USED.fullmatch(line)
-        if match is None:
-            continue
-        try:
-            value = float(match.group(2))
-        except ValueError:
-            continue
-        if isfinite(value) and value >= 0:
-            card = int(match.group(1))
-            found[card] = found.get(card, 0) + round(value * MIB)
+    for index, value in samples(text, _USED):
+        if value >= 0:
+            found[int(index)] = found.get(int(index), 0) + round(value * MIB)
     return found

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import isfinite
 
 _LINE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{[^\n]*\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*")
+
+
+def samples(text: str, line: re.Pattern[str]) -> Iterator[tuple[str, float]]:
+    """(first group, value) of every line that matches whole; what is no finite number is left out."""
+    for match in filter(None, map(line.fullmatch, text.splitlines())):
+        try:
+            value = float(match.group(2))
+        except ValueError:
+            continue
+        if isfinite(value):
+            yield match.group(1), value
 
 
 def totals(text: str) -> Mapping[str, float]:
@@ -16,14 +27,6 @@ def totals(text: str) -> Mapping[str, float]:
     Source: prometheus.io, exposition formats.
     """
     found: dict[str, float] = {}
-    for line in text.splitlines():
-        match = _LINE.fullmatch(line)
-        if match is None:
-            continue
-        try:
-            value = float(match.group(2))
-        except ValueError:
-            continue
-        if isfinite(value):
-            found[match.group(1)] = found.get(match.group(1), 0.0) + value
+    for name, value in samples(text, _LINE):
+        found[name] = found.get(name, 0.0) + value
     return found
