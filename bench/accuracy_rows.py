@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -186,13 +187,18 @@ def _replaced(base: GpuSpec, name: str, cuda: Interval, driver: Interval) -> Gpu
 
 
 def _names(text: str, size: float | None) -> list[str]:
-    """The name as posted, and without what stands in brackets; the common form of names without a size."""
-    plain = text.split(" (")[0].strip()
-    names = [text, plain]
+    """The name as posted, and without what stands in brackets or how many there are, with the size first where
+    one is told; the common form of names without a size."""
+    plain = _COUNT.sub("", text.split(" (")[0]).strip()
+    names = [text, plain, *re.findall(r"\(([^()]+)\)", text)]
     if size is not None:
-        names += [f"{plain} {round(size + 0.4)}GB", f"{plain.split()[0] if plain else ''} {round(size)}GB"]
+        first = plain.split()[0] if plain else ""
+        names = [f"{plain} {round(size + 0.4)}GB", *names, f"{first} {round(size)}GB"]
     usual = {"H100": "H100-80GB-SXM", "A100": "A100-80GB-SXM", "H200": "H200", "H20": "H20", "T4": "T4"}
-    return [name for name in (*names, usual.get(plain, "")) if name]
+    return [name for name in (*names, usual.get(plain.upper(), "")) if name.strip()]
+
+
+_COUNT = re.compile(r"^\s*[1-9][0-9]?\s*[x×*]\s*", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)

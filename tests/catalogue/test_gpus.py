@@ -172,3 +172,25 @@ def test_no_row_breaks_the_reader(value: object) -> None:
 def test_no_name_breaks_the_search(name: str) -> None:
     with suppress(UnknownGpuError):
         assert find_gpu(name) in all_gpus()
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("8xH100-80GB-SXM", "H100-80GB-SXM"),
+        ("2x RTX 3090", "RTX-3090"),
+        ("L20 48GB", "L20"),
+        ("H20-3e 141GB", "H20-141GB"),
+        ("H20 96GB", "H20-96GB"),
+        ("RTX 5070", "RTX-5070"),
+        ("RTX 4090 48GB", "RTX-4090-48GB"),
+        ("B300 288GB", "B300-SXM"),
+    ],
+)
+def test_a_count_and_a_size_are_read_and_another_variant_is_never_meant(written: str, name: str) -> None:
+    assert find_gpu(written).name == name
+
+
+def test_a_size_that_no_such_card_has_is_refused() -> None:
+    with pytest.raises(UnknownGpuError):
+        find_gpu("L4 80GB")

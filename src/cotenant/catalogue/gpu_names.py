@@ -8,25 +8,51 @@ from difflib import get_close_matches
 
 from cotenant.domain.gpu import GpuSpec
 from cotenant.errors import UnknownGpuError
+from cotenant.units import GIB
 
 _APPLE = re.compile(r"\b(apple|metal|mac|macbook|m[1-9])\b", re.IGNORECASE)
 _MAKERS = frozenset({"nvidia", "amd", "intel", "geforce", "tesla", "gpu", "instinct"})
+_COUNT = re.compile(r"^\s*[1-9][0-9]?\s*[x×*]\s*(?=\S)", re.IGNORECASE)
+_SIZE = re.compile(r"[\s,_(-]+([0-9]+(?:\.[0-9]+)?)\s*gi?b?\)?\s*$", re.IGNORECASE)
+# Words that make another card of a name: never left out or added by a guess.
+_VARIANTS = frozenset({"ti", "super", "xt", "xtx", "gre", "laptop", "mobile", "d", "sff"})
+_NEAR = (0.9, 1.03)  # the driver's GiB over the size on the box
 
 
 def pick(name: str, cards: Sequence[GpuSpec]) -> GpuSpec:
     """The one of `cards` that `name` means: letter by letter, else as a set of words, else as the only card
-    that has all its words. Raises UnknownGpuError naming the candidates or the nearest."""
+    that has all its words. A count before it (``8x``) is left out, and a size behind it where the card has that
+    size. Raises UnknownGpuError naming the candidates or the nearest."""
     asked = name[:120]
-    letters, words = _letters(asked), _words(asked)
-    for matches in (
-        lambda called: _letters(called) == letters,
-        lambda called: _words(called) == words,
-        lambda called: bool(words) and words <= _words(called),
-    ):
-        found = [card for card in cards if any(map(matches, (card.name, *card.aliases)))]
+    alone = _COUNT.sub("", asked)
+    sized = _SIZE.search(alone)
+    tries = [(asked, cards), (alone, cards)]
+    if sized is not None:
+        tries.append((alone[: sized.start()], [card for card in cards if _holds(card, float(sized.group(1)))]))
+    for called, among in tries:
+        found = _answering(called, among)
         if found:
             return _only(asked, found)
     raise UnknownGpuError(f"unknown card {asked!r}", hint=_nearest(asked, cards))
+
+
+def _answering(asked: str, cards: Sequence[GpuSpec]) -> list[GpuSpec]:
+    letters, words = _letters(asked), _words(asked)
+    variants = words & _VARIANTS
+    for matches in (
+        lambda called: _letters(called) == letters,
+        lambda called: _words(called) == words,
+        lambda called: bool(words) and words <= _words(called) and _words(called) & _VARIANTS == variants,
+    ):
+        found = [card for card in cards if any(map(matches, (card.name, *card.aliases)))]
+        if found:
+            return found
+    return []
+
+
+def _holds(card: GpuSpec, size: float) -> bool:
+    """Whether a card is sold with so many GB."""
+    return _NEAR[0] * size <= card.driver_bytes.value / GIB <= _NEAR[1] * size
 
 
 def _letters(name: str) -> str:
