@@ -25,7 +25,8 @@ from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Device, GpuPlan, Plan, ReplicaPlan
 from cotenant.engines import find_engine
-from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.planning.launch import reestimate, served_as
 from cotenant.planning.sleeping import solve_fleet
 from cotenant.planning.solve import written

@@ -17,7 +17,7 @@ from cotenant.engines.sglang import SGLANG
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import settings_for_pool
 from cotenant.estimation.kv_cache import cache_layout
-from cotenant.estimation.memory import replica_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.estimation.pool import room_of
 from cotenant.estimation.runtime import runtime
 from cotenant.units import GIB, MIB

@@ -14,7 +14,7 @@ from cotenant.engines.tensorrt_llm import TENSORRT_LLM, extra_options
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import beside, settings_for_pool
 from cotenant.estimation.kv_cache import cache_layout
-from cotenant.estimation.memory import replica_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.estimation.pool import room_of
 from cotenant.units import GIB
 

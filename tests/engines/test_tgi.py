@@ -18,7 +18,8 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation.activations import activations
 from cotenant.estimation.inverse import beside, settings_for_pool
 from cotenant.estimation.kv_cache import cache_layout
-from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.estimation.pool import room_of
 from cotenant.units import GIB
 

@@ -18,7 +18,7 @@ from cotenant.domain.estimate import Estimate
 from cotenant.domain.explanation import Change
 from cotenant.domain.measurement import Measurement, Setting
 from cotenant.errors import CotenantError
-from cotenant.estimation.memory import ReplicaMemory, StageMemory, replica_memory
+from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, replica_memory
 from cotenant.estimation.question import Question, answer
 from cotenant.estimation.served_format import served_format
 

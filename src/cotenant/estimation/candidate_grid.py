@@ -20,7 +20,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import STEPS
-from cotenant.estimation.memory import ReplicaMemory, StageMemory, load_peak, replica_memory
+from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, load_peak, replica_memory
 
 if TYPE_CHECKING:
     import numpy as np

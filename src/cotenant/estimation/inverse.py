@@ -15,7 +15,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Base, EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.allocated import allocated_estimate
-from cotenant.estimation.memory import ReplicaMemory, replica_memory
+from cotenant.estimation.memory_terms import ReplicaMemory, replica_memory
 from cotenant.estimation.pool import share_for
 from cotenant.units import format_gib
 

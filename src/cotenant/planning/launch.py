@@ -13,7 +13,8 @@ from cotenant.domain.plan import ReplicaPlan
 from cotenant.engines import find_engine
 from cotenant.engines.names import also_named
 from cotenant.estimation.inverse import beside
-from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.estimation.served_format import ServedFormat, served_format
 from cotenant.planning.assembly import Command, Settle
 from cotenant.planning.problem import Candidate

@@ -15,7 +15,8 @@ from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, S
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError, UnsupportedError
 from cotenant.estimation.inverse import beside, settings_for_pool
-from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.planning.assembly import FIRST_PORT, share_of
 from cotenant.planning.candidates import ways_of
 from cotenant.planning.launch import served_as

@@ -13,7 +13,8 @@ from cotenant.engines import find_engine
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import pool_needs
-from cotenant.estimation.memory import estimate_memory, replica_memory
+from cotenant.estimation.memory import estimate_memory
+from cotenant.estimation.memory_terms import replica_memory
 from cotenant.units import format_bytes
 
 SLOTS = 16

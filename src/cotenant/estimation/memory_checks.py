@@ -1,0 +1,130 @@
+"""Everything that must hold of one replica, in the order in which an engine would fail."""
+
+from __future__ import annotations
+
+from cotenant.domain.demand import Demand
+from cotenant.domain.estimate import Verdict
+from cotenant.domain.interval import Interval
+from cotenant.engines.rules import Base, EngineRules
+from cotenant.estimation.kv_cache import pool_interval
+from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, footprint_of, load_peak
+from cotenant.estimation.verdict import Check, judge
+from cotenant.units import format_gib
+
+_NOTHING = Interval.exact(0)
+
+
+def pools_of(memory: ReplicaMemory) -> tuple[Interval, ...]:
+    """What a rank of each stage reserves for its pool, in whole blocks."""
+    if not memory.layout.groups:
+        return tuple(_NOTHING for _ in memory.stages)
+    rooms = tuple(stage.room for stage in memory.stages)
+    return tuple(pool_interval(memory.layout, rooms, number) for number in range(len(rooms)))
+
+
+def judged(
+    memory: ReplicaMemory, engine: EngineRules, used_bytes: int = 0, demand: Demand | None = None
+) -> tuple[Verdict, str]:
+    """Whether the replica fits on its card, and the sentence that says by how much. The pool must hold a `demand`,
+    where there is one; `used_bytes` is held on each card by others."""
+    return judge(_checks(memory, pools_of(memory), used_bytes, engine, demand))
+
+
+def claimed_bytes(memory: ReplicaMemory) -> int:
+    """What no other replica may count on, of the rank that binds: as `domain.estimate.RankEstimate` says it."""
+    return max(
+        max(
+            stage.budget.value,
+            stage.weights.bytes.value
+            + stage.activations.bytes.value
+            + stage.runtime.inside.value
+            + stage.runtime.outside.value
+            + pool.value,
+        )
+        for stage, pool in zip(memory.stages, pools_of(memory), strict=True)
+    )
+
+
+def _checks(
+    memory: ReplicaMemory,
+    pools: tuple[Interval, ...],
+    used_bytes: int,
+    engine: EngineRules,
+    demand: Demand | None,
+) -> list[Check]:
+    free = memory.capacity.shifted(-used_bytes)
+    checks: list[Check] = []
+    for number, stage in enumerate(memory.stages):
+        asked = engine.budget(memory.capacity, memory.settings)
+        if memory.rules.runtime.start_check:
+            checks.append(_start_check(engine, memory, asked, free - stage.runtime.beside))
+        checks.append(Check("loading its weights", load_peak(stage), free, "left on the card"))
+        if stage.first:
+            checks.append(_warm_up_check(memory, stage, free))
+        if memory.layout.groups and not (demand is None and _holds_something(memory, stage, number)):
+            checks.append(_pool_check(memory, stage, number, demand))
+        checks.append(_card_check(memory, stage, pools[number], free))
+    return checks
+
+
+def _warm_up_check(memory: ReplicaMemory, stage: StageMemory, free: Interval) -> Check:
+    tokens = memory.settings.max_num_batched_tokens or 1
+    what = f"the warm-up of {tokens:,} prompt tokens with {format_gib(stage.first)} of cache"
+    hint = "fewer max_batch_prefill_tokens, or a smaller max_total_tokens"
+    return Check(what, stage.own.shifted(stage.first), free, "left on the card", hint)
+
+
+def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, free: Interval) -> Check:
+    share = memory.settings.gpu_memory_utilization or 0.0
+    hint = f"lower gpu_memory_utilization below {max(0, free.low) / memory.capacity.high:.3f}"
+    return Check(f"{engine.title}'s budget of {share:g} of the card", asked, free, "free at start", hint)
+
+
+def _holds_something(memory: ReplicaMemory, stage: StageMemory, number: int) -> bool:
+    """Whether an engine that asks for no more has room for a first block, beyond doubt."""
+    return not memory.rules.pool.needs_longest(memory.settings) and (
+        stage.room.low >= memory.layout.block_bytes[number]
+    )
+
+
+def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: Demand | None) -> Check:
+    length = memory.settings.max_model_len or 1
+    need = memory.layout.checked_bytes(length, memory.settings.max_num_batched_tokens or 1, number)
+    what = f"the KV cache of one sequence of {length:,} tokens"
+    least = memory.minimum_bytes
+    if memory.layout.checks_whole_model and len(memory.stages) > 1:
+        what += ", of all stages' layers as this version checks it,"
+    if not memory.rules.pool.needs_longest(memory.settings):
+        need, what, least = memory.layout.block_bytes[number], "the first block of the KV cache", 0
+    if demand is not None and demand.kv_needed_bytes > least:
+        size = memory.layout.block_bytes
+        need = -(-demand.kv_needed_bytes // size[0]) * size[number]
+        what = "the traffic's KV cache"
+    left = "left of the budget" if memory.settings.kv_cache_memory_bytes is None else "given to it"
+    spent = f" (budget {format_gib(stage.budget.value)})"
+    return Check(
+        what, Interval.exact(need), stage.room, left + spent, "fewer or shorter sequences, or smaller weights"
+    )
+
+
+def _card_check(memory: ReplicaMemory, stage: StageMemory, pool: Interval, free: Interval) -> Check:
+    """Where the pool is cut from what is free, only what comes after it can overflow the card; else all of it."""
+    hint = f"lower {memory.rules.share_option}"
+    if stage.left is not None and stage.room.low > 0:
+        rules, share = memory.rules, memory.settings.gpu_memory_utilization or 0.0
+        if rules.pool.base is Base.REST:
+            what = f"a pool of {share:g} of what is free"
+            room = stage.room.value  # what is free is known no better than the pool, which is a part of it
+            free = stage.left.shifted(room)
+            return Check(what, Interval.exact(room), free, "free after weights and graphs", hint)
+        before = stage.runtime.beside if rules.pool.base is Base.AT_START else _NOTHING
+        later = (stage.beyond - before).clamped()
+        return Check(
+            _LATER[rules.pool.activations_inside], later, stage.left, f"left by {rules.share_option}", hint
+        )
+    footprint = footprint_of(stage, pool)
+    return Check("the replica with its graphs", footprint, free, "left on the card", hint)
+
+
+_LATER = {True: "capturing graphs", False: "serving (activations, graphs, token tables)"}
+"""What an engine does once its pool stands, by whether the pool left room for activations."""
