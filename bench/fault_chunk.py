@@ -1,4 +1,5 @@
-"""Worlds one after the other, a line of JSON for each chunk: `python -m bench.fault_chunk FIRST COUNT STEP`.
+"""Worlds one after the other: `python -m bench.fault_chunk`, with a line `FIRST COUNT` on stdin for each chunk,
+and a line of JSON back.
 
 A process of its own, so that the same source runs interpreted or compiled (`bench.fault_compiled`).
 """
@@ -29,13 +30,14 @@ def chunk(first: int, count: int) -> tuple[int, float, list[str], str]:
     return requests, time.process_time() - began, broken, digest.hexdigest()
 
 
-def main(first: int, count: int, step: int) -> None:
-    """All of `count` seeds from `first` on, `step` at a time."""
+def main() -> None:
+    """Each chunk that stdin asks for."""
     gc.freeze()
     gc.set_threshold(100_000)  # a world is a few thousand objects in one circle: fewer, larger sweeps
-    for place in range(first, first + count, step):
-        print(json.dumps(chunk(place, min(step, first + count - place))), flush=True)
+    for line in sys.stdin:
+        first, count = map(int, line.split())
+        print(json.dumps([first, *chunk(first, count)]), flush=True)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:4]))
+    main()

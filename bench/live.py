@@ -33,7 +33,7 @@ def main() -> int:
         ("real", lambda: live_real.rows(told.llama_server, told.models)),
         ("gateway", lambda: live_gateway.rows(told.litellm)),
         ("streams", lambda: live_streams.rows(streams)),
-        ("seeds", lambda: live_seeds.rows(seeds, told.workers)),
+        ("seeds", lambda: live_seeds.rows(seeds, told.workers, resume=told.resume)),
     )
     for name, make in parts:
         if told.only is None or name in told.only.split(","):
@@ -59,6 +59,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--streams", type=int, default=400)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 1) - 1))
+    parser.add_argument(
+        "--resume", action="store_true", help="seeds that the same source has run are not run again"
+    )
     parser.add_argument("--litellm", type=Path, help="LiteLLM's program, in an environment of its own")
     parser.add_argument("--llama-server", type=Path, help="llama.cpp's server")
     parser.add_argument("--models", default="", help="two GGUF files, with a comma between them")

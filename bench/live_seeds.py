@@ -28,63 +28,86 @@ _ROOT = Path(__file__).parents[1]
 Found = tuple[int, float, list[str], str]
 
 
-def seeds(count: int, workers: int, first: int = 0) -> tuple[float, Mapping[str, object]]:
-    """How many seeds held, and how fast. Raises CannotRunError where compiled worlds go otherwise."""
+def seeds(count: int, workers: int, first: int = 0, *, resume: bool = False) -> tuple[float, Mapping[str, object]]:
+    """How many seeds held, and how fast. `resume`: chunks that the same source has run compiled are taken as they
+    were found. Raises CannotRunError where compiled worlds go otherwise."""
     place, reason = _ROOT, ""
-    if count >= _COMPILED:
+    if count >= _COMPILED or resume:
         try:
             place = build()
         except CannotRunError as error:
             reason = str(error)
     began = time.monotonic()
-    found = _all(place, count, workers, first)
-    if place != _ROOT and chunk(first, min(_CHUNK, count))[3] != found[first][3]:
+    kept = place.with_suffix(".seeds") if resume and place != _ROOT else None
+    found = _kept(kept)
+    wanted = {start: min(_CHUNK, first + count - start) for start in range(first, first + count, _CHUNK)}
+    known = sum(1 for start in wanted if start in found)
+    _run(place, {start: size for start, size in wanted.items() if start not in found}, workers, found, kept)
+    mine = {start: found[start] for start in wanted if start in found}
+    if len(mine) != len(wanted):
+        raise CannotRunError(f"a worker ended early: {len(mine)} of {len(wanted)} chunks")
+    if place != _ROOT and chunk(first, wanted[first])[3] != mine[first][3]:
         raise CannotRunError("compiled worlds end otherwise than interpreted ones")
-    broken = [line for one in found.values() for line in one[2]]
-    cpu = sum(one[1] for one in found.values())
+    broken = [line for one in mine.values() for line in one[2]]
+    cpu = sum(one[1] for one in mine.values())
     details: dict[str, object] = {
         "asked": count,
         "broken": len(broken),
-        "requests": sum(one[0] for one in found.values()),
+        "requests": sum(one[0] for one in mine.values()),
         "seeds_per_cpu_s": round(count / cpu, 1),
         "wall_s": round(time.monotonic() - began, 1),
         "compiled": place != _ROOT,
     }
+    details |= {"resumed_seeds": known * _CHUNK} if known else {}
     details |= {"interpreted": reason} if reason else {}
     return count - len(broken), details | ({"first": broken[0]} if broken else {})
 
 
-def _all(place: Path, count: int, workers: int, first: int) -> dict[int, Found]:
-    """Chunks by their first seed, from processes that share the seeds out. Raises CannotRunError."""
-    chunks = -(-count // _CHUNK)
-    share = -(-chunks // max(1, workers)) * _CHUNK
+def _kept(place: Path | None) -> dict[int, Found]:
+    """Chunks of an earlier run by their first seed; a line that was cut off is left out."""
     found: dict[int, Found] = {}
-    threads, processes = [], []
-    for start in range(first, first + count, share):
-        words = (str(start), str(min(share, first + count - start)), str(_CHUNK))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "bench.fault_chunk", *words], cwd=place, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(place)},
-        )  # fmt: skip
-        processes.append(process)
-        threads.append(Thread(target=_read, args=(process, start, found, count)))
-        threads[-1].start()
-    for thread in threads:
-        thread.join()
-    if any(process.wait() for process in processes) or len(found) != chunks:
-        raise CannotRunError(f"a worker ended early: {len(found)} of {chunks} chunks")
+    for line in place.read_text(encoding="ascii").splitlines() if place is not None and place.exists() else ():
+        try:
+            start, requests, cpu, broken, digest = json.loads(line)
+        except ValueError:
+            continue
+        found[start] = requests, cpu, broken, digest
     return found
 
 
-def _read(process: subprocess.Popen[str], start: int, found: dict[int, Found], count: int) -> None:
-    """The lines of one worker; every 5,000 seeds are told on stderr."""
-    for place, line in enumerate(process.stdout or ()):
-        requests, cpu, broken, digest = json.loads(line)
-        found[start + place * _CHUNK] = requests, cpu, broken, digest
+def _run(place: Path, wanted: Mapping[int, int], workers: int, found: dict[int, Found], kept: Path | None) -> None:
+    """The chunks `wanted` (seeds by first seed) in processes that share them out, into `found`."""
+    processes, threads, starts = [], [], list(wanted)
+    for worker in range(min(workers, len(starts))):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.fault_chunk"], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, env={**os.environ, "PYTHONPATH": str(place)},
+        )  # fmt: skip
+        asked = "".join(f"{start} {wanted[start]}\n" for start in starts[worker::workers])
+        processes.append(process)
+        threads.append(Thread(target=_read, args=(process, asked, found, kept)))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+    if any(process.wait() for process in processes):
+        raise CannotRunError("a worker failed")
+
+
+def _read(process: subprocess.Popen[str], asked: str, found: dict[int, Found], kept: Path | None) -> None:
+    """The lines of one worker, kept as they come; every 5,000 seeds are told on stderr."""
+    if process.stdin is not None:
+        process.stdin.write(asked)  # some kB: a pipe holds them
+        process.stdin.close()
+    for line in process.stdout or ():
+        start, requests, cpu, broken, digest = json.loads(line)
+        found[start] = requests, cpu, broken, digest
+        if kept is not None:
+            with kept.open("a", encoding="ascii") as file:
+                file.write(line)
         for one in broken:
             print(one, file=sys.stderr)
         if len(found) * _CHUNK % 5000 == 0:
-            print(f"{len(found) * _CHUNK:,} of {count:,} seeds", file=sys.stderr, flush=True)
+            print(f"{len(found) * _CHUNK:,} seeds", file=sys.stderr, flush=True)
 
 
 def planted() -> tuple[float, Mapping[str, object]]:
@@ -100,9 +123,9 @@ def planted() -> tuple[float, Mapping[str, object]]:
     return len(found), {"latest_seed": max(found.values(), default=None)}
 
 
-def rows(count: int, workers: int) -> list[Row]:
+def rows(count: int, workers: int, *, resume: bool = False) -> list[Row]:
     """The two rows. The reach is asked of a whole run; fewer seeds are told as what they are."""
     return [
-        measured("fault_seeds", "seeds", ">= 100000", lambda: seeds(count, workers)),
+        measured("fault_seeds", "seeds", ">= 100000", lambda: seeds(count, workers, resume=resume)),
         measured("planted_bugs_found", "bugs", ">= 10", planted),
     ]
