@@ -3,19 +3,22 @@
 Small random fleets are planned and enumerated; both must cost the same, or both must find no place. Models that
 may sleep are dealt into groups in every way; they are drawn so that no queue needs to be looked at: those that are
 never asked in the same hour may take turns, those that are asked in the same hours would swap most of the time.
+
+A card's engines start one after another, in any order in which none takes more than the card has while it loads:
+all orders are tried. Those of one group start side by side.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from math import inf
 from random import Random
 from typing import Any
 
-from bench.raw_choices import RawChoice, raw_choices, room_bytes
+from bench.raw_choices import RawChoice, loading_bytes, raw_choices, room_bytes
 from cotenant import load_fleet
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.planning.sleeping import solve_fleet
@@ -40,11 +43,29 @@ class _Card:
     pool_index: int | None
     price: float
     free: int
-    on: set[int] = field(default_factory=set)
+    loading: int
+    on: dict[int, RawChoice] = field(default_factory=dict)
 
     def alike(self) -> tuple[object, ...]:
         """Cards that are equal in this may stand for each other; a node is known by what is on it."""
-        return self.offer, self.node, self.pool_index, self.free, tuple(sorted(self.on))
+        present = sorted((number, way.claim_bytes, way.peak_bytes) for number, way in self.on.items())
+        return self.offer, self.node, self.pool_index, self.free, tuple(present)
+
+    def starts(self) -> bool:
+        """Whether there is an order in which all that are on it can be started."""
+        return any(
+            _most_in_order((way.claim_bytes, way.peak_bytes) for way in order) <= self.loading
+            for order in permutations(self.on.values())
+        )
+
+
+def _most_in_order(order: Iterable[tuple[int, int]]) -> int:
+    """The most that is ever taken by those (kept, while loading) that start one after another."""
+    kept = most = 0
+    for keeps, peak in order:
+        most = max(most, kept + peak)
+        kept += keeps
+    return most
 
 
 def cheapest(fleet: Fleet) -> float:
@@ -92,7 +113,11 @@ def _in_turns(ways: Sequence[Sequence[RawChoice]]) -> Iterator[RawChoice]:
         elif all((one.offer, one.size, one.replicas) == (first.offer, first.size, 1) for one in chosen):
             asleep = sum(one.asleep_bytes for one in chosen)
             most = max(one.claim_bytes + asleep - one.asleep_bytes for one in chosen)
-            yield RawChoice(first.offer, first.format, first.size, 1, most)
+            peak = min(
+                _most_in_order((one.asleep_bytes, one.peak_bytes) for one in order)
+                for order in permutations(chosen)
+            )
+            yield RawChoice(first.offer, first.format, first.size, 1, most, peak)
 
 
 class _Enumeration:
@@ -132,11 +157,12 @@ class _Enumeration:
                 opened = sum(self._cards[card].price for card in cards if not self._cards[card].on)
                 for card in cards:
                     self._cards[card].free -= way.claim_bytes
-                    self._cards[card].on.add(number)
-                self._visit(number + 1, cost + opened)
+                    self._cards[card].on[number] = way
+                if all(self._cards[card].starts() for card in cards):
+                    self._visit(number + 1, cost + opened)
                 for card in cards:
                     self._cards[card].free += way.claim_bytes
-                    self._cards[card].on.discard(number)
+                    del self._cards[card].on[number]
 
     def _groups(self, number: int, way: RawChoice, left: int, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         """Cards for `left` more replicas: each inside one node, all different."""
@@ -161,7 +187,7 @@ class _Enumeration:
     def _may(self, number: int, way: RawChoice, card: _Card) -> bool:
         if card.free < way.claim_bytes or any(card.pool_index not in pins for pins in self._pins[number]):
             return False
-        if card.on and (number in self._alone or card.on & self._alone):
+        if card.on and (number in self._alone or card.on.keys() & self._alone):
             return False
         return not any(frozenset((number, other)) in self._apart for other in card.on)
 
@@ -182,7 +208,7 @@ def _cards(fleet: Fleet, ways: Sequence[tuple[RawChoice, ...]]) -> Iterator[_Car
             index += not offer.is_shop
             yield _Card(
                 number, node + place // offer.node_size, mine if mine in pinned else None,
-                offer.price_per_hour or 0.0, room_bytes(fleet, offer),
+                offer.price_per_hour or 0.0, room_bytes(fleet, offer), loading_bytes(offer),
             )  # fmt: skip
         node += -(-count // offer.node_size)
 

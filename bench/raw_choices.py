@@ -28,14 +28,15 @@ from cotenant.estimation.step_time import roofline
 
 @dataclass(frozen=True, slots=True)
 class RawChoice:
-    """One way to serve a model: `replicas` groups of `size` cards of one offer, `claim_bytes` on each; asleep,
-    `asleep_bytes` of them."""
+    """One way to serve a model: `replicas` groups of `size` cards of one offer, `claim_bytes` on each for good,
+    `peak_bytes` while it loads, `asleep_bytes` while it sleeps."""
 
     offer: int
     format: str
     size: int
     replicas: int
     claim_bytes: int
+    peak_bytes: int
     asleep_bytes: int = 0
 
 
@@ -43,19 +44,24 @@ def raw_choices(fleet: Fleet, request: ModelRequest) -> tuple[RawChoice, ...]:
     """All of them: offers x formats x KV types x powers of two of tensor parallel x pipeline stages x numbers of
     replicas."""
     return tuple(
-        RawChoice(number, name, split[0] * split[1], replicas, claim[0], claim[1])
+        RawChoice(number, name, split[0] * split[1], replicas, *taken)
         for number, offer in enumerate(fleet.gpus)
         for name, served in _formats(request, offer)
         for dtype in request.kv_cache_dtypes
         for split in _splits(offer)
         for replicas in _replicas(request, offer, split[0] * split[1])
-        if (claim := _claim(fleet, request, offer, served, dtype, split, replicas)) is not None
+        if (taken := _taken(fleet, request, offer, served, dtype, split, replicas)) is not None
     )
 
 
 def room_bytes(fleet: Fleet, offer: GpuOffer) -> int:
     """What the headroom and others leave of one card."""
     return max(0, floor(offer.gpu.cuda_bytes.value * (1 - fleet.headroom)) - offer.used_bytes)
+
+
+def loading_bytes(offer: GpuOffer) -> int:
+    """What others leave of one card: engines that load may take the headroom for a while."""
+    return offer.gpu.cuda_bytes.value - offer.used_bytes
 
 
 def _formats(request: ModelRequest, offer: GpuOffer) -> Iterator[tuple[str, ServedFormat]]:
@@ -94,7 +100,7 @@ def _replicas(request: ModelRequest, offer: GpuOffer, size: int) -> range:
     return range(request.min_replicas, most + 1)
 
 
-def _claim(
+def _taken(
     fleet: Fleet,
     request: ModelRequest,
     offer: GpuOffer,
@@ -102,9 +108,9 @@ def _claim(
     dtype: str,
     split: tuple[int, int],
     replicas: int,
-) -> tuple[int, int] | None:
-    """What each card gives up for good, and while it sleeps; None where the choice does not run, fit or hold its
-    SLO."""
+) -> tuple[int, int, int] | None:
+    """What each card gives up for good, while it loads and while it sleeps; None where the choice does not run,
+    fit or hold its SLO."""
     try:
         return _sized(fleet, request, offer, served, dtype, split, replicas)
     except UnsupportedError:
@@ -119,7 +125,7 @@ def _sized(
     dtype: str,
     split: tuple[int, int],
     replicas: int,
-) -> tuple[int, int] | None:
+) -> tuple[int, int, int] | None:
     engine, version = find_engine(request.engine)
     slots = None
     if request.adapters:
@@ -153,4 +159,5 @@ def _sized(
     )  # fmt: skip
     claim = max(rank.claimed_bytes for rank in found.per_gpu)
     asleep = max(rank.runtime.bytes.value for rank in found.per_gpu)
-    return (claim, asleep) if found.fits and claim <= room_bytes(fleet, offer) else None
+    peak = max(rank.load_peak.value for rank in found.per_gpu)
+    return (claim, peak, asleep) if found.fits and claim <= room_bytes(fleet, offer) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import accumulate, combinations, permutations, product
 from math import inf
 
 import pytest
@@ -20,10 +20,10 @@ GIB = 2**30
 
 
 def candidate(request: int, offer: int, gib: int, *, tp: int = 1, replicas: int = 1, busy: float = 0.0,
-              slack: float = inf, quality: int = 0) -> Candidate:  # fmt: skip
+              slack: float = inf, quality: int = 0, over: int = 0) -> Candidate:  # fmt: skip
     return Candidate(
         request=request, offer=offer, format="bf16", checkpoint="org/name", tensor_parallel_size=tp,
-        replicas=replicas, claim_bytes=gib * GIB, load_peak_bytes=gib * GIB, busy=busy, slack=slack,
+        replicas=replicas, claim_bytes=gib * GIB, load_peak_bytes=(gib + over) * GIB, busy=busy, slack=slack,
         quality_rank=quality, estimate=None, demand=None,  # type: ignore[arg-type]  # the packing never looks inside
     )  # fmt: skip
 
@@ -59,6 +59,8 @@ def holds(one: Problem, chosen: tuple[Candidate, ...], cards: tuple[tuple[int, .
     for number, present in company.items():
         if sum(each.claim_bytes for each in present) > one.cards[number].room_bytes:
             return False
+        if not any(loads(order, one.cards[number]) for order in permutations(present)):
+            return False
         models = {each.request for each in present}
         if any(pair <= models for pair in one.apart) or (len(models) > 1 and models & one.alone):
             return False
@@ -66,6 +68,13 @@ def holds(one: Problem, chosen: tuple[Candidate, ...], cards: tuple[tuple[int, .
         if any(busy - each.busy > each.slack + 1e-9 for each in present):
             return False
     return True
+
+
+def loads(order: tuple[Candidate, ...], place: Card) -> bool:
+    """Whether each fits while it loads, started in that order."""
+    held = accumulate((each.claim_bytes for each in order), initial=0)
+    free = place.capacity_bytes - place.used_bytes
+    return all(before + each.load_peak_bytes <= free for before, each in zip(held, order, strict=False))
 
 
 def brute_force(one: Problem) -> float | None:
@@ -92,6 +101,7 @@ def problems(draw: st.DrawFn) -> Problem:
                 request, draw(st.integers(0, 1)), draw(st.integers(1, 10)), tp=draw(st.sampled_from([1, 1, 2])),
                 replicas=draw(st.sampled_from([1, 1, 2])), busy=draw(st.sampled_from([0.0, 0.5, 1.0])),
                 slack=draw(st.sampled_from([inf, 0.4, 1.2])), quality=draw(st.integers(0, 2)),
+                over=draw(st.sampled_from([0, 0, 4, 9, 12])),
             )
             for _ in range(draw(st.integers(1, 2)))
         ]  # fmt: skip

@@ -45,8 +45,8 @@ def assemble(
 
     `own_ports`: where to listen, by replica (None: from FIRST_PORT on, node by node).
     """
-    order = start_order(placement)
     turns = TurnBytes(problem.names, placement)
+    order = start_order(placement, turns)
     earlier = _earlier(placement, order, turns)
     nodes = names or _nodes(problem, placement)
     ports: dict[int, int] = defaultdict(lambda: FIRST_PORT)
@@ -83,17 +83,10 @@ def assemble(
     return tuple(replicas), gpus
 
 
-def start_order(placement: Placement) -> dict[tuple[int, int], int]:
+def start_order(placement: Placement, turns: TurnBytes) -> dict[tuple[int, int], int]:
     """(model, replica) -> position. Whoever overshoots most while loading starts first, when room is widest."""
     replicas = [(one.candidate, number) for one in placement.assignments for number in range(len(one.cards))]
-    replicas.sort(
-        key=lambda each: (
-            each[0].claim_bytes - each[0].load_peak_bytes,
-            -each[0].claim_bytes,
-            each[0].request,
-            each[1],
-        )
-    )
+    replicas.sort(key=lambda each: (turns.start_key(each[0]), each[0].request, each[1]))
     return {(candidate.request, number): position for position, (candidate, number) in enumerate(replicas)}
 
 

@@ -177,6 +177,10 @@ def _most_taken(plan: Plan, gpu: GpuPlan, present: Sequence[str], *, loading: st
         for one in _all_shares(gpu)
     }
     model_of = {replica.id: replica.model for replica in plan.replicas}
+    for one in _all_shares(gpu):
+        turns_of = _group(plan, model_of.get(one.replica, ""))
+        if turns_of is not None and turns_of.mode == "restart":  # it loads anew whenever it wakes
+            awake[one.replica] = max(awake[one.replica], one.load_peak_bytes)
     total = sum(awake[name] for name in present if _group(plan, model_of.get(name, "")) is None)
     for turns in plan.turns:
         mine = [name for name in present if model_of.get(name) in turns.models]

@@ -6,7 +6,8 @@
                 groups[m,c,n]  replicas of c inside node n (tensor parallel never crosses nodes)
                 use[g]         1 if anything sits on g
     subject to  one candidate a model; as many ranks as the candidate has; whole groups in a node;
-                claims within the room of a used card; wishes (apart, alone); contention within each SLO's slack
+                claims within the room of a used card, load peaks within all that others leave of it;
+                wishes (apart, alone); contention within each SLO's slack
     objective   lexicographic, in the fleet's order: cost, headroom (the smallest share left on a used card),
                 quality (the sum of ranks in the decision matrix)
 
@@ -59,6 +60,7 @@ class PackingModel:
         self._add_variables()
         self._add_ranks()
         self._add_memory()
+        self._add_loading()
         self._add_wishes()
         if problem.contention:
             self._add_contention()
@@ -69,7 +71,7 @@ class PackingModel:
             for number, candidate in enumerate(candidates):
                 self._choose[request, number] = self._highs.addBinary()
                 for card, where in enumerate(self._problem.cards):
-                    if self._problem.allows(candidate, where) and candidate.claim_bytes <= where.room_bytes:
+                    if self._problem.holds(candidate, where):
                         self._place[request, number, card] = self._highs.addBinary()
                         self._on_card[card].append((request, number))
 
@@ -123,6 +125,21 @@ class PackingModel:
                     self._highs.addConstr(self._place[request, number, card] <= self._use[card])
             else:
                 self._highs.addConstr(self._use[card] <= 0)
+
+    def _add_loading(self) -> None:
+        """In the order of falling overshoot each fits while it loads (`loading`): for a way with overshoot o, the
+        claims of all present with o or more, and o where it is present itself. Where it is not, its row says
+        nothing that memory does not."""
+        for card, where in enumerate(self._problem.cards):
+            ways = [(self._problem.candidates[one][number], self._place[one, number, card])
+                    for one, number in self._on_card[card]]  # fmt: skip
+            for way, here in ways:
+                if where.room_bytes + way.overshoot_bytes <= where.load_bytes:
+                    continue
+                held = [each.claim_bytes * _BYTES_SCALE * place for each, place in ways
+                        if each.overshoot_bytes >= way.overshoot_bytes]  # fmt: skip
+                peak = way.overshoot_bytes * _BYTES_SCALE * here
+                self._highs.addConstr(self._sum(held) + peak <= where.load_bytes * _BYTES_SCALE)
 
     def _presence(self, request: int, card: int) -> Any:
         """1 when the model has a rank on that card, or None when it never can."""

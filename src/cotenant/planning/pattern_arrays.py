@@ -18,9 +18,9 @@ def compiled() -> Any:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    from cotenant.planning import pattern_core
+    from cotenant.planning import loading, pattern_core
 
-    for function in pattern_core.USED:
+    for function in (*pattern_core.USED, loading.may_join):
         register_jitable(function)
     return njit(pattern_core.search, cache=True, error_model="numpy")
 
@@ -36,7 +36,7 @@ class PatternArrays:
         group, option, apart = [0], [0], [0]
         seats: list[int] = []
         claims: list[int] = []
-        options: list[tuple[int, float, float, int]] = []
+        options: list[tuple[int, float, float, int, int]] = []
         others: list[int] = []
         alone = [bool(models > 1 and against[request] == everyone) for request in places]
         for request, mine in places.items():
@@ -53,10 +53,10 @@ class PatternArrays:
         self._given = (
             np.array(group, whole), np.array(seats, whole), np.array(claims, whole), np.array(option, whole),
             np.array([each[0] for each in options], whole), np.array([each[1] for each in options], np.float64),
-            np.array([each[2] for each in options], np.float64), np.array(apart, whole), np.array(others, whole),
-            np.array(alone, np.bool_),
+            np.array([each[2] for each in options], np.float64), np.array([each[3] for each in options], whole),
+            np.array(apart, whole), np.array(others, whole), np.array(alone, np.bool_),
         )  # fmt: skip
-        self._seats, self._options = seats, [each[3] for each in options]
+        self._seats, self._options = seats, [each[4] for each in options]
 
     def search(
         self,
@@ -65,16 +65,18 @@ class PatternArrays:
         *,
         least: float,
         room: int,
+        load: int,
         unit: int,
         floor: float,
         limit: int,
         every: bool,
+        tight: bool,
     ) -> tuple[list[Chosen], float, int, bool]:
         """(what `PatternSearch` would choose, most, nodes, complete)."""  # fmt: skip
         import numpy as np
 
         places, options, ends, most, nodes, complete = core(
-            *self._given, np.asarray(values, np.float64), least, room, unit, floor, limit, every
+            *self._given, np.asarray(values, np.float64), least, room, load, unit, floor, limit, every, tight
         )
         seats = [(self._seats[one], self._options[other]) for one, other in zip(places, options, strict=True)]
         chosen, start = [], 0

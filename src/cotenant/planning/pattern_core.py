@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cotenant.planning.loading import may_join
+
 _EPSILON = 1e-9
 
 
@@ -21,16 +23,19 @@ def search(
     option_claim: Any,
     option_busy: Any,
     option_patience: Any,
+    option_overshoot: Any,
     apart_start: Any,
     apart: Any,
     alone: Any,
     values: Any,
     least: float,
     room: int,
+    load: int,
     unit: int,
     floor: float,
     limit: int,
     every: bool,
+    tight: bool,
 ) -> Any:
     """(places and options of the patterns found, one after the other; where each ends; most; nodes; complete).
 
@@ -40,9 +45,9 @@ def search(
     order, first, last, places = _ordered(group_start, place_seat, place_claim, values, least)
     count = len(order)
     bounds = _bounds(order, first, last, places, place_seat, place_claim, values, room, unit)
-    frames = np.zeros((6, count + 2), np.int64)  # what each depth has come to
+    frames = np.zeros((8, count + 2), np.int64)  # what each depth has come to
     at_index, at_place, at_option, rooms = frames[0], frames[1], frames[2], frames[3]
-    chosen_place, chosen_option = frames[4], frames[5]
+    chosen_place, chosen_option, claims, overshoots = frames[4], frames[5], frames[6], frames[7]
     figures = np.zeros((3, count + 2), np.float64)
     worths, busies, caps = figures[0], figures[1], figures[2]
     blocked = np.zeros(len(alone), np.int64)
@@ -107,6 +112,9 @@ def search(
                         claim <= left
                         and busy + option_busy[option] <= both + _EPSILON
                         and value + worth + bounds[index + 1, (left - claim) // unit] >= floor
+                        and (
+                            not tight or may_join(claims, overshoots, depth, claim, option_overshoot[option], load)
+                        )
                     ):
                         descend = True
                         break
@@ -122,6 +130,7 @@ def search(
         if descend:
             here = places[place]
             chosen_place[depth], chosen_option[depth] = here, option
+            claims[depth], overshoots[depth] = option_claim[option], option_overshoot[option]
             at_index[depth], at_place[depth], at_option[depth] = index, place, option + 1
             group = order[index]
             alone_taken += alone[group]

@@ -1,7 +1,8 @@
 """Which patterns of one site are worth more than a threshold: exact depth-first search under a knapsack bound.
 
     maximise    sum over the pattern's seats of value[seat]
-    subject to  claims within the room; at most one seat a model; apart, alone; contention within each slack
+    subject to  claims within the room, load peaks within the card (`loading`); at most one seat a model; apart,
+                alone; contention within each slack
 
 The bound at depth j is the optimum of the plain multiple-choice knapsack over models from j on in what is left,
 with claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any, Literal
 
+from cotenant.planning.loading import may_join
 from cotenant.planning.pattern_arrays import PatternArrays, compiled
 from cotenant.planning.problem import Problem
 from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
@@ -26,8 +28,8 @@ _EPSILON = 1e-9
 _COMPILE_FROM = 24  # models at a site: fewer are found before a compiler is loaded
 
 Keep = Literal["smallest", "best", "all"]
-Option = tuple[int, float, float, int]
-"""(claim_bytes, busy, busy + slack, option)"""
+Option = tuple[int, float, float, int, int]
+"""(claim_bytes, busy, busy + slack, overshoot_bytes, option)"""
 Chosen = tuple[tuple[int, int], ...]
 """(seat, option) of a pattern"""
 Places = tuple[int, int, tuple[Option, ...]]
@@ -47,7 +49,8 @@ class Found:
 
 
 class PatternSearch:
-    """The search at one site. `least_headroom` shrinks the room by that share of the card's capacity."""
+    """The search at one site. `least_headroom` shrinks the room by that share of the card's capacity, but not what
+    may be taken while engines load."""
 
     def __init__(
         self,
@@ -69,15 +72,18 @@ class PatternSearch:
             options = tuple(self._options(seat))
             if options:
                 self._places[seat.request].append((number, min(one[0] for one in options), options))
+        self._load = where.load_bytes
+        overshoots = (each[3] for seats in self._places.values() for *_, options in seats for each in options)
+        self._tight = self._room + max(overshoots, default=0) > self._load  # else every order of starts does
         self._against = {request: bits_against(problem, request) for request in self._places}
         self._arrays: PatternArrays | None = None
 
     def _options(self, seat: Seat) -> Iterator[Option]:
         for option in seat.options:
             one = self._problem.candidates[seat.request][option]
-            if one.claim_bytes <= self._room:
+            if one.claim_bytes <= self._room and self._sites[self._site].holds(one):
                 busy, patience = (one.busy, one.busy + one.slack) if self._problem.contention else (0.0, inf)
-                yield one.claim_bytes, busy, patience, option
+                yield one.claim_bytes, busy, patience, one.overshoot_bytes, option
 
     def best(self, values: Sequence[float], floor: float, *, limit: int) -> Found:
         """The patterns that raised the best value above `floor`, the best last."""
@@ -131,8 +137,10 @@ class PatternSearch:
             return self._compiled(core, values, floor, limit, every=every)
         groups = self._groups(values, -1.0 if every else _EPSILON)
         bounds = self._bounds(groups)
-        unit, count = self._unit, len(groups)
+        unit, count, tight, most_loaded = self._unit, len(groups), self._tight, self._load
         found: list[Chosen] = []
+        claims: list[int] = []  # of those chosen
+        overs: list[int] = []
         nodes = 0
 
         def visit(start: int, room: int, value: float, busy: float, cap: float, mask: int, chosen: Chosen) -> None:
@@ -153,16 +161,22 @@ class PatternSearch:
                 for worth, claim, seat, options in seats:
                     if claim > room or value + worth + following[(room - claim) // unit] < floor:
                         continue
-                    for claim, work, patience, option in options:
+                    for claim, work, patience, over, option in options:
                         both = min(cap, patience)
                         if claim > room or busy + work > both + _EPSILON:
                             continue
                         if value + worth + following[(room - claim) // unit] < floor:
                             continue
+                        if tight and not may_join(claims, overs, len(claims), claim, over, most_loaded):
+                            continue
+                        claims.append(claim)
+                        overs.append(over)
                         visit(
                             index + 1, room - claim, value + worth, busy + work, both, mask | bit,
                             (*chosen, (seat, option)),
                         )  # fmt: skip
+                        claims.pop()
+                        overs.pop()
 
         visit(0, self._room, 0.0, 0.0, inf, 0, ())
         complete = nodes <= limit
@@ -174,8 +188,8 @@ class PatternSearch:
         if self._arrays is None:
             self._arrays = PatternArrays(self._places, self._against, len(self._problem.names))
         chosen, most, nodes, complete = self._arrays.search(
-            core, values, least=-1.0 if every else _EPSILON, room=self._room, unit=self._unit, floor=floor,
-            limit=limit, every=every,
+            core, values, least=-1.0 if every else _EPSILON, room=self._room, load=self._load, unit=self._unit,
+            floor=floor, limit=limit, every=every, tight=self._tight,
         )  # fmt: skip
         return Found(tuple(map(self._pattern, chosen)), most, nodes, complete)
 

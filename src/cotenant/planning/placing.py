@@ -28,7 +28,7 @@ from cotenant.planning.problem import Candidate, Placement, Problem, least_headr
 from cotenant.planning.relaxation import Prices, Relaxation
 from cotenant.planning.resource_bound import resource_bound
 from cotenant.planning.seating import Seated, Space, Unseated, assignments_of, seat_patterns
-from cotenant.planning.sites import Pattern, Seat, pattern_of, seats_of, sites_of
+from cotenant.planning.sites import Pattern, Seat, is_no_worse, pattern_of, seats_of, sites_of
 from cotenant.planning.ties import Ties, polished
 
 MOST_GROUPS = 150_000  # of models at sites whose patterns are priced: rounds of generation times their number
@@ -243,8 +243,9 @@ def _singles(space: Space) -> list[Pattern]:
         for place, seat in enumerate(space.seats):
             if seat.offer == site.offer and seat.request not in site.barred:
                 ways = space.problem.candidates[seat.request]
-                option = min(seat.options, key=lambda each: (ways[each].claim_bytes, each))
-                if ways[option].claim_bytes <= site.room_bytes:
+                fitting = [each for each in seat.options if site.holds(ways[each])]
+                if fitting:
+                    option = min(fitting, key=lambda each: (ways[each].claim_bytes, each))
                     found.append(pattern_of(space.problem, space.sites, number, ((seat, place, option),)))
     return found
 
@@ -277,12 +278,7 @@ def _seat_for(space: Space, seats: Sequence[tuple[int, Seat]], candidate: Candid
         if (seat.ranks, seat.tensor_parallel_size) != (candidate.ranks, candidate.tensor_parallel_size):
             continue
         for option in seat.options:
-            one = space.problem.candidates[seat.request][option]
-            if (
-                one.claim_bytes <= candidate.claim_bytes
-                and one.busy <= candidate.busy
-                and one.slack >= candidate.slack
-            ):
+            if is_no_worse(space.problem.candidates[seat.request][option], candidate):
                 return seat, number, option
     raise ValueError(f"{candidate} has no seat")
 

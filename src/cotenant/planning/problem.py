@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from cotenant.planning.loading import may_join, may_load
+
 if TYPE_CHECKING:
     from cotenant.domain.demand import Demand
     from cotenant.domain.estimate import Estimate
@@ -45,6 +47,11 @@ class Candidate:
         """Cards that it sits on; no card holds two ranks of one model."""
         return self.tensor_parallel_size * self.replicas
 
+    @property
+    def overshoot_bytes(self) -> int:
+        """What a rank takes beyond its claim while it loads."""
+        return max(0, self.load_peak_bytes - self.claim_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -78,6 +85,11 @@ class Card:
     used_bytes: int
     room_bytes: int
     price_per_hour: float | None
+
+    @property
+    def load_bytes(self) -> int:
+        """What may be taken while engines load: the headroom too."""
+        return self.capacity_bytes - self.used_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +128,11 @@ class Problem:
         """Whether this card is of the right type and not excluded by a pin; memory apart."""
         pins = self.pins.get(candidate.request)
         return card.offer == candidate.offer and (pins is None or card.pool_index in pins)
+
+    def holds(self, candidate: Candidate, card: Card) -> bool:
+        """The same, and one rank fits there alone, also while it loads."""
+        fits = candidate.claim_bytes <= card.room_bytes and candidate.load_peak_bytes <= card.load_bytes
+        return fits and self.allows(candidate, card)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +182,7 @@ class Loads:
         self._problem = problem
         self._on: dict[int, list[Candidate]] = {}
         self._taken: dict[int, int] = {}
+        self._overshoot: dict[int, int] = {}
         self._opened: dict[int, list[int]] = {}
         self._untouched: dict[int, dict[tuple[int, int], list[int]]] = {}
         for number, card in enumerate(problem.cards):
@@ -200,17 +218,27 @@ class Loads:
         return self._problem.cards[card].room_bytes - self._taken.get(card, 0)
 
     def fits(self, candidate: Candidate, card: int) -> bool:
-        """Whether one rank may join that card: type, pin, memory, company, and everybody's SLO."""
-        if not self._problem.allows(candidate, self._problem.cards[card]):
+        """Whether one rank may join that card: type, pin, memory, also while loading, company, everybody's SLO."""
+        if not self._problem.holds(candidate, self._problem.cards[card]):
             return False
         if candidate.claim_bytes > self.free_bytes(card):
             return False
         company = self.on(card)
         if not company:
             return True
+        if not self.may_load(candidate, card):
+            return False
         if not self._may_share(candidate, company):
             return False
         return not self._problem.contention or contention_holds((*company, candidate))
+
+    def may_load(self, candidate: Candidate, card: int) -> bool:
+        """Whether all fit there in some order of starts with one rank of it more; their claims apart."""
+        most, over = self._problem.cards[card].load_bytes, candidate.overshoot_bytes
+        if self._taken.get(card, 0) + candidate.claim_bytes + max(over, self._overshoot.get(card, 0)) <= most:
+            return True  # even whoever starts last may overshoot as the worst does
+        claims, overshoots = _bytes_of(self.on(card))
+        return may_join(claims, overshoots, len(claims), candidate.claim_bytes, over, most)
 
     def _may_share(self, candidate: Candidate, company: tuple[Candidate, ...]) -> bool:
         mine = candidate.request
@@ -230,6 +258,7 @@ class Loads:
                 self._untouched[where.offer][where.node, where.room_bytes].remove(card)
             self._on.setdefault(card, []).append(candidate)
             self._taken[card] = self._taken.get(card, 0) + candidate.claim_bytes
+            self._overshoot[card] = max(self._overshoot.get(card, 0), candidate.overshoot_bytes)
 
     def is_used(self, card: int) -> bool:
         """Whether that card carries anything."""
@@ -239,6 +268,16 @@ class Loads:
     def used(self) -> frozenset[int]:
         """The cards that carry anything."""
         return frozenset(self._on)
+
+
+def _bytes_of(company: Iterable[Candidate]) -> tuple[list[int], list[int]]:
+    ones = list(company)
+    return [one.claim_bytes for one in ones], [one.overshoot_bytes for one in ones]
+
+
+def loading_holds(company: Iterable[Candidate], load_bytes: int) -> bool:
+    """Whether a card with `load_bytes` free of others holds them while they load, in some order of starts."""
+    return may_load(*_bytes_of(company), load_bytes)
 
 
 def contention_holds(company: tuple[Candidate, ...]) -> bool:

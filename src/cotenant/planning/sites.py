@@ -20,9 +20,14 @@ class Site:
     offer: int
     room_bytes: int
     capacity_bytes: int
+    load_bytes: int
     weight: float
     barred: frozenset[int]
     cards: tuple[int, ...]
+
+    def holds(self, candidate: Candidate) -> bool:
+        """Whether one rank of it fits alone, also while it loads."""
+        return candidate.claim_bytes <= self.room_bytes and candidate.load_peak_bytes <= self.load_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +47,19 @@ class Seat:
 
 def sites_of(problem: Problem) -> tuple[Site, ...]:
     """The sites in order of their first card."""
-    groups: dict[tuple[int, int, int, float, frozenset[int]], list[int]] = defaultdict(list)
+    groups: dict[tuple[int, int, int, int, float, frozenset[int]], list[int]] = defaultdict(list)
     for number, card in enumerate(problem.cards):
         barred = frozenset(request for request, pins in problem.pins.items() if card.pool_index not in pins)
-        key = (card.offer, card.room_bytes, card.capacity_bytes, problem.weight(card), barred)
+        key = (
+            card.offer, card.room_bytes, card.capacity_bytes, card.load_bytes, problem.weight(card), barred
+        )  # fmt: skip
         groups[key].append(number)
     return tuple(Site(*key, tuple(cards)) for key, cards in groups.items())
 
 
 def seats_of(problem: Problem, *, dominated: bool = False) -> tuple[Seat, ...]:
-    """Every seat of every model; options that another beats in bytes, work and patience only if `dominated`.
+    """Every seat of every model; options that another beats in bytes (for good, while loading), work and patience
+    only if `dominated`.
 
     Those matter to quality alone: cost and headroom never get worse without them.
     """
@@ -72,11 +80,20 @@ def _undominated(candidates: tuple[Candidate, ...], numbers: list[int]) -> list[
     kept: list[int] = []
     for number in sorted(numbers, key=lambda each: (candidates[each].claim_bytes, candidates[each].busy, each)):
         one = candidates[number]
-        if not any(
-            candidates[other].busy <= one.busy and candidates[other].slack >= one.slack for other in kept
-        ):  # those kept claim no more
+        if not any(is_no_worse(candidates[other], one) for other in kept):
             kept.append(number)
     return kept
+
+
+def is_no_worse(one: Candidate, other: Candidate) -> bool:
+    """Whether `one` may take the place of `other` on any card, in the same place of the order of starts: it holds
+    no more there for good nor while it loads, works no more and is no less patient."""
+    return (
+        one.claim_bytes <= other.claim_bytes
+        and one.load_peak_bytes <= other.load_peak_bytes
+        and one.busy <= other.busy
+        and one.slack >= other.slack
+    )
 
 
 @dataclass(frozen=True, slots=True)

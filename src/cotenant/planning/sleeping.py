@@ -23,7 +23,8 @@ from cotenant.planning.folds import with_folds
 from cotenant.planning.problem import Assignment, Candidate, Placement
 from cotenant.planning.solved import Progress, Solved, problem_of, solve, solve_ways
 from cotenant.planning.spare import keep_spare
-from cotenant.planning.turns import asleep_bytes, judge, modes_of
+from cotenant.planning.turn_bytes import together
+from cotenant.planning.turns import judge, modes_of
 
 MOST_SLEEPERS = 6  # whose every deal into groups is looked at
 MOST_DEALS = 60
@@ -141,12 +142,11 @@ class _Blocks:
 
 def _together(chosen: Sequence[Candidate], turns: Turns) -> Candidate:
     """A group as one candidate: the most that it ever takes, awake or while one of them loads."""
-    asleep = [asleep_bytes(one, turns.mode) for one in chosen]
-    rest = sum(asleep)
+    claim, peak = together(chosen, turns.mode)
     return replace(
         chosen[0],
-        claim_bytes=max(one.claim_bytes + rest - own for one, own in zip(chosen, asleep, strict=True)),
-        load_peak_bytes=max(one.load_peak_bytes + rest - own for one, own in zip(chosen, asleep, strict=True)),
+        claim_bytes=claim,
+        load_peak_bytes=peak,
         busy=min(1.0, sum(one.busy for one in chosen)),
         slack=min(one.slack for one in chosen),
         quality_rank=sum(one.quality_rank for one in chosen),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.partition import Limit, Partition, Solution
 from cotenant.planning.patterns import Keep
-from cotenant.planning.problem import contention_holds
+from cotenant.planning.problem import contention_holds, loading_holds
 from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Seated, Space
 from cotenant.planning.sites import Pattern, pattern_of
@@ -145,6 +145,8 @@ def _polished_card(space: Space, pattern: Pattern, least: float) -> Pattern:
                 other = pattern_of(space.problem, space.sites, pattern.site, chosen)
                 picks = tuple(space.problem.candidates[each.request][pick] for each, _, pick in chosen)
                 if other.headroom < least or (space.problem.contention and not contention_holds(picks)):
+                    continue
+                if not loading_holds(picks, space.sites[pattern.site].load_bytes):
                     continue
                 if (other.quality, other.claim_bytes) < (best.quality, best.claim_bytes):
                     best = other

@@ -5,8 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.engines.sleeping import RESTART, SLEEP_1
+from cotenant.planning.loading import start_key
 from cotenant.planning.problem import Candidate, Placement
 from cotenant.planning.turns import asleep_bytes
+
+
+def together(chosen: Sequence[Candidate], mode: str) -> tuple[int, int]:
+    """(claim, load peak) of those that take turns on one card, as one.
+
+    One is awake, the others asleep; who is stopped and started again loads many times a day, so its peak is part
+    of its claim. At first they start side by side, those started before asleep, in the order of `loading`.
+    """
+    asleep = [asleep_bytes(one, mode) for one in chosen]
+    awake = [max(one.claim_bytes, one.load_peak_bytes if mode == RESTART else 0) for one in chosen]
+    claim = sum(asleep) + max(most - own for most, own in zip(awake, asleep, strict=True))
+    peak = held = 0
+    peaks = [one.load_peak_bytes for one in chosen]
+    for kept, loading in sorted(zip(asleep, peaks, strict=True), key=lambda pair: start_key(*pair)):
+        peak, held = max(peak, held + loading), held + kept
+    return claim, peak
 
 
 class TurnBytes:
@@ -37,6 +54,16 @@ class TurnBytes:
     def asleep(self, number: int) -> int:
         """What it keeps of each of its cards."""
         return asleep_bytes(self._ways[number], self._mode(number))
+
+    def start_key(self, candidate: Candidate) -> tuple[int, ...]:
+        """Sorts into an order in which all fit while they load: groups as one, their members side by side."""
+        number = candidate.request
+        if number not in self._group:
+            return (*start_key(candidate.claim_bytes, candidate.load_peak_bytes), number)
+        members = [one for one, group in sorted(self._group.items()) if group == self._group[number]]
+        whole = together([self._ways[one] for one in members], self._mode(number))
+        own = start_key(self.asleep(number), candidate.load_peak_bytes)
+        return (*start_key(*whole), members[0], *own)
 
     def host(self, number: int, rank: int) -> int:
         """What host memory holds of a rank."""
