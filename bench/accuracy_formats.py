@@ -20,14 +20,28 @@ Row = Mapping[str, Any]
 _MEANS = {
     "fp8": ("fp8",), "mxfp4": ("mxfp4",), "nvfp4": ("nvfp4", "mixed-nvfp4"), "modelopt": ("",),
     "awq": ("awq", "w4a16"), "gptq": ("gptq",), "compressed": ("",), "bitsandbytes": ("bnb",), "w4a16": ("w4a16",),
-    "auto": ("gptq",),
+    "auto": ("gptq",), "quark": ("",), "mxfp8": ("fp8",),
 }  # fmt: skip
 _GGUF = re.compile(r"(i?q\d_[a-z0-9_]*|f16|bf16)")
 # (mark in a flag, format), then (mark in a name, format): the first that stands there.
 _FLAGS = (
-    ("nvfp4", "nvfp4"), ("modelopt_fp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"), ("gptq", "gptq-int4"),
-    ("bitsandbytes", "bnb-nf4"), ("w4a16", "w4a16"), ("fp8", "fp8"), ("w8a8", "int8"), ("smoothquant", "int8"),
+    ("nvfp4", "nvfp4"), ("modelopt_fp4", "nvfp4"), ("mxfp4", "mxfp4"), ("awq", "awq-int4"),
+    ("gptq-int8", "gptq-int8"), ("gptq_int8", "gptq-int8"), ("gptq", "gptq-int4"), ("bitsandbytes", "bnb-nf4"),
+    ("bnb", "bnb-nf4"), ("nf4", "bnb-nf4"), ("w4a16", "w4a16"), ("w4a8", "w4a16"), ("w4afp8", "w4a16"),
+    ("fp8", "fp8"), ("w8a8", "int8"), ("smoothquant", "int8"), ("blockwise_int8", "int8"), ("w8a16", "gptq-int8"),
+    ("eetq", "gptq-int8"), ("experts_int8", "gptq-int8"), ("int8", "int8"), ("int4", "w4a16"), ("fp4", "nvfp4"),
 )  # fmt: skip
+# What a flag that names a method, not a format, may stand for: the usual first, the others its ends.
+_OPEN = {
+    "compressed": ("fp8", "w4a16", "bf16"), "modelopt": ("nvfp4", "fp8"), "quark": ("fp8", "mxfp4"),
+    "torchao": ("int8", "w4a16"), "marlin": ("gptq-int4",), "moe_wna16": ("gptq-int4", "gptq-int8"),
+    "inc": ("gptq-int4",), "hqq": ("w4a16", "gptq-int8"), "rtn": ("w4a16", "gptq-int8"),
+    "bitblas": ("gptq-int4",), "squeezellm": ("gptq-int4",), "qoq": ("w4a16",), "4bit": ("w4a16",),
+    "4-bit": ("w4a16",), "8bit": ("gptq-int8",), "8-bit": ("gptq-int8",), "exl": ("w4a16", "gptq-int8"),
+    "gguf": ("gguf-q4_k_m", "gguf-q8_0", "gguf-q2_k"), "humming": ("fp8", "w4a16"),
+}  # fmt: skip
+_ANY = ("fp8", "w4a16", "bf16")
+_PLAIN_WORDS = {"none", "auto", "bf16", "bfloat16", "fp16", "float16", "half", "unquantized", "no", "-"}
 _NAMES = (
     ("nvfp4", "nvfp4"), ("mxfp4", "mxfp4"), ("fp4", "nvfp4"), ("bnb-4bit", "bnb-nf4"), ("gptq-int8", "gptq-int8"),
     ("gptq", "gptq-int4"), ("awq", "awq-int4"), ("int4", "w4a16"), ("w4a16", "w4a16"), ("fp8", "fp8"),
@@ -57,9 +71,20 @@ def with_recipe(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return {**config, "quantization_config": recipe.quantization_config}
 
 
+def formats_of(row: Row, model: ModelSpec) -> tuple[QuantizationFormat, ...]:
+    """The format that the record names, or the usual one of the method that it names with the others behind it."""
+    try:
+        return (format_of(row, model),)
+    except UnsupportedError:
+        text = (row["quantization"] or "").lower()
+        names = next((found for mark, found in _OPEN.items() if mark in text), _ANY)
+        return tuple(find_format(name) for name in names)
+
+
 def format_of(row: Row, model: ModelSpec) -> QuantizationFormat:
     """The format that the record names, else the checkpoint's own, else plain."""
     text = (row["quantization"] or "").lower()
+    text = "" if text.strip() in _PLAIN_WORDS else text
     name = (row["model"] or "").lower()
     own = model.quantization
     if own and not own.startswith("unknown:") and _means_own(text, name, own):
@@ -68,10 +93,10 @@ def format_of(row: Row, model: ModelSpec) -> QuantizationFormat:
         return _eight_bits(text, model)
     if "bitsandbytes" in text and "unsloth-bnb" in name:  # some layers stay in 16 bits
         return replace(find_format("bnb-nf4"), name="bnb-nf4-dynamic")
-    if "auto_round" in text or "autoround" in text:
+    if "auto_round" in text or "auto-round" in text or "autoround" in text:
         return _every_linear(find_format("gptq-int4"), model)
-    if "gguf" in text:
-        return _gguf(name)
+    if "gguf" in text or _GGUF.fullmatch(text):
+        return _gguf(f"{name} {text}")
     flagged = _first(_FLAGS, text)
     if flagged:
         return find_format(flagged)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.accuracy_engines import other_versions
-from bench.accuracy_formats import base_names, format_of, with_recipe
+from bench.accuracy_formats import base_names, formats_of, with_recipe
 from bench.accuracy_unsaid import DRAFT_TOKENS, unsaid, unusual
 from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.drafts import find_draft
@@ -40,6 +40,7 @@ from cotenant.units import GIB, MIB
 
 Row = Mapping[str, Any]
 
+_OLDEST = Version.parse("0.3.0")
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32"}
 
 
@@ -72,12 +73,14 @@ def answer(row: Row, configs: Path) -> Answer:
     try:
         versions = _versions(row)
         model = _model(configs, row)
-        layout, first = _estimate(row, model, gpu, *versions[0])
-        alike = [(row, one) for one in versions[1:]]
-        alike += [(other, versions[0]) for other in unsaid(row, model.max_model_len)]
-        ends = [(other, versions[0]) for other in unusual(row)]
+        usual, *formats = _served(row, model)
+        layout, first = _estimate(row, model, gpu, *versions[0], usual)
+        alike = [(row, one, usual) for one in versions[1:]]
+        alike += [(other, versions[0], usual) for other in unsaid(row, model.max_model_len)]
+        alike += [(row, versions[0], other) for other in formats]
+        ends = [(other, versions[0], usual) for other in unusual(row)]
         others, widest = (
-            [found for each, one in launches if (found := _other(each, model, gpu, *one)) is not None]
+            [found for each, one, form in launches if (found := _other(each, model, gpu, *one, form)) is not None]
             for launches in (alike, ends)
         )
     except CotenantError as error:
@@ -86,7 +89,12 @@ def answer(row: Row, configs: Path) -> Answer:
 
 
 def _estimate(
-    row: Row, model: ModelSpec, gpu: GpuSpec | None, engine: EngineRules, version: Version
+    row: Row,
+    model: ModelSpec,
+    gpu: GpuSpec | None,
+    engine: EngineRules,
+    version: Version,
+    served: QuantizationFormat,
 ) -> tuple[CacheLayout, Estimate]:
     settings = _settings(row, model, version)
     chosen = gpu or _any_card()
@@ -94,26 +102,33 @@ def _estimate(
     layout = cache_layout(served_model(model, settings), resolved, engine.rules(version).cache)
     used = round((row.get("other_gpu_users_gib") or 0) * GIB)
     return layout, estimate_memory(
-        model, chosen, settings, engine=engine, version=version, format=_served(row, model), used_bytes=used
+        model, chosen, settings, engine=engine, version=version, format=served, used_bytes=used
     )
 
 
 _HELD_ALREADY = ("fp8", "bnb", "4bit", "4-bit", "8bit", "8-bit", "int8", "w8a8")
 
 
-def _served(row: Row, model: ModelSpec) -> QuantizationFormat:
-    """The record's format: made while loading only where the checkpoint's name does not say that it holds it."""
-    chosen = format_of(row, model)
+def _served(row: Row, model: ModelSpec) -> tuple[QuantizationFormat, ...]:
+    """The record's format, or those that it leaves open: made while loading only where the checkpoint's name does
+    not say that it holds it."""
+    chosen = formats_of(row, model)
     name = (row["model"] or "").lower()
-    return replace(chosen, engine_flag="") if any(mark in name for mark in _HELD_ALREADY) else chosen
+    held = any(mark in name for mark in _HELD_ALREADY)
+    return tuple(replace(one, engine_flag="") for one in chosen) if held else chosen
 
 
 def _other(
-    row: Row, model: ModelSpec, gpu: GpuSpec | None, engine: EngineRules, version: Version
+    row: Row,
+    model: ModelSpec,
+    gpu: GpuSpec | None,
+    engine: EngineRules,
+    version: Version,
+    served: QuantizationFormat,
 ) -> Estimate | None:
-    """Another version's answer where it gives one."""
+    """Another version's or format's answer where it gives one."""
     try:
-        return _estimate(row, model, gpu, engine, version)[1]
+        return _estimate(row, model, gpu, engine, version, served)[1]
     except CotenantError:
         return None
 
@@ -122,12 +137,28 @@ def _versions(row: Row) -> list[tuple[EngineRules, Version]]:
     """The engine and the versions that the record may come from, the likeliest first."""
     if row["engine"] != "vllm":
         return [find_engine(name) for name in other_versions(row)]
-    text = row["engine_version"]
-    if not text:
+    text = row["engine_version"] or ""
+    said = _said(text)
+    if not said:
         return [find_engine(f"vllm@{one}") for one in candidates(row)]
     if text.startswith(("0.8", "0.9", "0.10")) and (row.get("gpu_blocks") and row.get("activation_peak_gib")):
         return [find_engine("vllm@0.7.4")]  # the older core: VLLM_USE_V1=0
-    return [find_engine(f"vllm@{one.strip().lstrip('~')}") for one in text.split(" or ")]
+    return [find_engine(f"vllm@{one}") for one in said]
+
+
+_RELEASE = re.compile(r"(?<![\w.])v?(0\.\d+(?:\.\d+)?[\w.+-]*)")
+
+
+def _said(text: str) -> list[str]:
+    """The releases that a record names; none where it names a branch, a date or a build without a release, and the
+    oldest with rules for one that is older."""
+    found = [one.removesuffix(".x").rstrip(".-+") for one in _RELEASE.findall(text)]
+    parts = [Version.parse(one) for one in found]
+    return [
+        one if release >= _OLDEST else str(_OLDEST)
+        for one, release in zip(found, parts, strict=True)
+        if not one.startswith("0.1.dev")
+    ]
 
 
 @lru_cache(maxsize=512)
@@ -152,7 +183,7 @@ def _model(configs: Path, row: Row) -> ModelSpec:
         model = _from_catalogue(row["model"] or "")
     else:
         model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
-    if model.cache_dtype and format_of(row, model).name != model.quantization:
+    if model.cache_dtype and formats_of(row, model)[0].name != model.quantization:
         model = replace(model, cache_dtype="")  # another checkpoint of the same structure
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag

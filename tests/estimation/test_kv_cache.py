@@ -9,7 +9,8 @@ from cotenant.domain.model import AttentionKind, LayerGroup, RecurrentState
 from cotenant.engines.rules import CacheRules, Printed
 from cotenant.engines.vllm.memory import memory_rules
 from cotenant.estimation.kv_cache import cache_layout
-from cotenant.estimation.pages import kv_element_bytes
+from cotenant.estimation.elements import cached_bytes
+from cotenant.estimation.pages import cache_type
 from cotenant.units import GIB
 
 NOW = CacheRules()
@@ -162,7 +163,28 @@ def test_encoders_cache_nothing(llama_8b):
 
 def test_fp8_cache_halves_it(llama_8b):
     assert layout(llama_8b, kv_cache_dtype="fp8").token_bytes() == 65_536
-    assert kv_element_bytes(llama_8b, EngineSettings()) == 2.0
+    assert cache_type(llama_8b, EngineSettings()) == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "head_bytes"),
+    [
+        ("turboquant_k8v4", 128 + 64 + 4),
+        ("turboquant_4bit_nc", 64 + 2 + 64 + 4),
+        ("turboquant_k3v4_nc", 48 + 2 + 64 + 4),
+        ("turboquant_3bit_nc", 48 + 2 + 48 + 4),
+        ("nvfp4", 2 * (64 + 8)),
+        ("fp8_per_token_head", 256 + 8),
+        ("int4_per_token_head", 128 + 8),
+    ],
+)
+def test_cached_heads_with_scales_of_their_own(dtype, head_bytes):
+    """A key and a value of 128, as vLLM 0.33 lays them out."""
+    assert cached_bytes(dtype, 128, 128) == head_bytes
+
+
+def test_turboquant_leaves_two_layers_at_each_end_plain(llama_8b):
+    assert layout(llama_8b, kv_cache_dtype="turboquant_4bit_nc").token_bytes() == 8 * (28 * 134 + 4 * 512)
 
 
 def test_sparse_latent_attention_adds_its_indexer(deepseek_v3):

@@ -13,6 +13,53 @@ DTYPE_BYTES = {
     "fp4": 0.5, "nvfp4": 0.5, "mxfp4": 0.5, "int4": 0.5,
 }  # fmt: skip
 
+# Cached heads with scales of their own (vLLM 0.33). TurboQuant: (bits of keys, of values); keys of 8 bits are FP8,
+# others carry a norm of 2 B, values a scale and a zero point of 2 B each, and a head's both are rounded up to an
+# even number (layers/quantization/turboquant/config.py).
+_TURBO = {
+    "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4),
+    "turboquant_k3v4_nc": (3, 4), "turboquant_3bit_nc": (3, 3),
+}  # fmt: skip
+# Bytes of an element with its block's scales: 4 bits and a byte for 16 elements (vLLM, utils/torch_utils.py;
+# SGLang, MHATokenToKVPoolFP4) or for 32.
+_BLOCK_SCALED = {
+    "nvfp4": 0.5625, "nvfp4_4over6": 0.5625, "fp4_e2m1": 0.5625, "ultraquant_4bit": 0.53125, "mxfp8": 1.03125,
+}  # fmt: skip
+# One scale of 4 B for each of key and value (vLLM, backends/triton_attn.py and mla_attention.py).
+_HEAD_SCALED = {"int8_per_token_head": 1.0, "fp8_per_token_head": 1.0, "int4_per_token_head": 0.5}
+
+CACHE_DTYPES = (
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp8_inc",
+    "fp8_ds_mla",
+    "nvfp4_ds_mla",
+    *_TURBO,
+    *_BLOCK_SCALED,
+    *_HEAD_SCALED,
+)
+"""Types that a cache may be kept in beside the plain ones."""
+
+
+def cached_bytes(dtype: str, key_width: int, value_width: int) -> float:
+    """Bytes of one head's key and value of a token; `value_width` 0: a latent row."""
+    if dtype in _TURBO:
+        keys, values = _TURBO[dtype]
+        size = key_width if keys == 8 else ceil(key_width * keys / 8) + 2
+        size += ceil(value_width * values / 8) + 4
+        return size + size % 2
+    width = key_width + value_width
+    if dtype in _HEAD_SCALED:
+        return width * _HEAD_SCALED[dtype] + 8
+    return width * _BLOCK_SCALED.get(dtype, element_bytes("fp8" if dtype.startswith("fp8") else dtype))
+
+
+def keeps_ends_plain(dtype: str) -> bool:
+    """Whether the first and last two layers of a model without states keep a plain cache (turboquant/config.py,
+    get_boundary_skip_layers)."""
+    return dtype in _TURBO
+
+
 _LARGE, _SEGMENT, _ROUND = 10 * MIB, 20 * MIB, 2 * MIB
 
 

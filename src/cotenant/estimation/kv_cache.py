@@ -29,7 +29,7 @@ from cotenant.estimation.page_groups import (
     shares_one_pool,
     unified,
 )
-from cotenant.estimation.pages import FORGETS, KEEPS_ALL, PageGroup, index_group, page_group, rejectable
+from cotenant.estimation.pages import FORGETS, KEEPS_ALL, PageGroup, page_groups, rejectable
 from cotenant.estimation.stages import stage_layers
 
 
@@ -132,11 +132,7 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
     latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
     block = settings.block_size or (rules.latent_block_size if latent else rules.block_size)
     stages = stage_layers(model.num_layers, settings.pipeline_parallel_size, rules.rest_on_last_stage)
-    kinds = [page_group(model, group, settings, block, stages, rules) for group in model.layer_groups]
-    groups = [group for group in kinds if group is not None]
-    groups += [
-        index for group in model.layer_groups if (index := index_group(group, settings, block, stages)) is not None
-    ]
+    groups = page_groups(model, settings, block, stages, rules)
     if rules.own_pools:
         groups, per_stage = own_pools(groups, rules, len(stages))
         return CacheLayout(tuple(groups), per_stage, rules.printed, rules.batches_in_flight, apart=True)

@@ -10,6 +10,7 @@ from typing import Any
 from cotenant.domain.engine import AdapterSlots, EngineSettings
 from cotenant.domain.workload import Adapter, Arrivals, Lengths, Slo, Traffic
 from cotenant.errors import CotenantError, InputError, InputErrors
+from cotenant.estimation.elements import CACHE_DTYPES
 from cotenant.units import parse_percent, parse_seconds
 
 _TOKENS, _MANY = 2**31, 1_000_000
@@ -35,7 +36,7 @@ _LORA_SLOTS, _LORA_RANK = 1, 16  # what `--enable-lora` alone means (vLLM: confi
 _WORDS = {
     "dtype": ("auto", "bfloat16", "float16", "float32", "bf16", "fp16", "fp32", "half", "float"),
     "kv_cache_dtype": (
-        "auto", "bfloat16", "float16", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc", "fp8_ds_mla",
+        "auto", "bfloat16", "float16", "bf16", "fp16", "fp8", "int8", *CACHE_DTYPES,
     ),
 }  # fmt: skip
 

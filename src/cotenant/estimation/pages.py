@@ -6,18 +6,19 @@ in the same bytes (vLLM, v1/kv_cache_interface.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec
 from cotenant.engines.rules import CacheRules
-from cotenant.estimation.elements import element_bytes
+from cotenant.estimation.elements import cached_bytes, element_bytes, keeps_ends_plain
 
 KEEPS_ALL = (AttentionKind.FULL, AttentionKind.LATENT, AttentionKind.CROSS)
 FORGETS = (AttentionKind.SLIDING, AttentionKind.CHUNKED)
-# Sparse MLA (DeepSeek-V3.2) with fp8: 512 values, 4 scales in fp32 and 64 rotary elements in bf16 a token.
-_SPARSE_FP8_BYTES = 656
+# Sparse MLA in NVFP4: 256 B of values, 32 of scales and 64 rotary elements in fp8 (vLLM, mla_attention.py).
+_SPARSE_FP4_BYTES = 352
+_PLAIN_ENDS = 2  # layers at each end whose cache TurboQuant leaves alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +55,16 @@ class PageGroup:
         return self.layers[stage] * -(-kept // self.block_size) * self.block_size * self.token_bytes
 
 
-def kv_element_bytes(model: ModelSpec, settings: EngineSettings, *, stored: bool = False) -> float:
-    """Bytes of one cached element: of the model's dtype unless the cache has a type of its own; `stored`: the
+def cache_type(model: ModelSpec, settings: EngineSettings, *, stored: bool = False) -> str:
+    """What cached elements are kept in: the model's dtype unless the cache has a type of its own; `stored`: the
     checkpoint's counts as such."""
     asked = settings.kv_cache_dtype
     if asked == "auto" and stored:
         asked = model.cache_dtype or asked
     if asked != "auto":
-        return element_bytes("fp8" if asked.startswith("fp8") else asked)
-    size = element_bytes(model.dtype if settings.dtype == "auto" else settings.dtype)
-    return size if settings.dtype != "auto" else min(size, 2.0)
+        return asked
+    own = model.dtype if settings.dtype == "auto" else settings.dtype
+    return own if settings.dtype != "auto" or element_bytes(own) <= 2.0 else "bf16"
 
 
 def page_group(
@@ -73,8 +74,10 @@ def page_group(
     block: int,
     stages: tuple[range, ...],
     rules: CacheRules,
+    dtype: str = "",
 ) -> PageGroup | None:
-    """The pages of one group of layers, not yet as large as those of others; None where nothing is kept."""
+    """The pages of one group of layers, not yet as large as those of others; None where nothing is kept. `dtype`:
+    what these layers cache in, where that is not what the others do."""
     if group.kind is AttentionKind.NONE or not group.layers:
         return None
     layers = _counts(group, stages)
@@ -86,16 +89,15 @@ def page_group(
         blocks = rules.state_blocks + rejectable(settings)
         return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=blocks)
     own = next((size for name, size in rules.packed if name == model.architecture), None)
-    token = _token_bytes(group, ranks, _element(model, settings, rules) if own is None else own, rules)
+    if own is not None:
+        token = _width(group, ranks) * own
+    else:
+        token = _token_bytes(group, ranks, dtype or cache_type(model, settings, stored=rules.stored_dtype), rules)
     forgets = _forgets(model, rules) and (rules.own_windows is None or model.architecture in rules.own_windows)
     kind = group.kind if forgets or group.kind in KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in FORGETS else None
     shared = settings.decode_context_parallel_size if kind in KEEPS_ALL else 1
     return PageGroup(kind, layers, block * shared, round(block * token), token / shared, window)
-
-
-def _element(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> float:
-    return kv_element_bytes(model, settings, stored=rules.stored_dtype)
 
 
 def _forgets(model: ModelSpec, rules: CacheRules) -> bool:
@@ -119,21 +121,57 @@ def index_group(
     return PageGroup(AttentionKind.LATENT, _counts(group, stages), block * shared, block * width, width / shared)
 
 
+def page_groups(
+    model: ModelSpec, settings: EngineSettings, block: int, stages: tuple[range, ...], rules: CacheRules
+) -> list[PageGroup]:
+    """The pages of every group of layers that keeps anything, those of an indexer last."""
+    found = [
+        page_group(model, part, settings, block, stages, rules, dtype)
+        for group in model.layer_groups
+        for part, dtype in _by_type(model, group, settings, rules)
+    ]
+    found += [index_group(group, settings, block, stages) for group in model.layer_groups]
+    return [group for group in found if group is not None]
+
+
+def _by_type(
+    model: ModelSpec, group: LayerGroup, settings: EngineSettings, rules: CacheRules
+) -> tuple[tuple[LayerGroup, str], ...]:
+    """A group's layers apart where the first and last ones keep a plain cache."""
+    asked = cache_type(model, settings, stored=rules.stored_dtype)
+    stateful = any(one.kind is AttentionKind.RECURRENT for one in model.layer_groups)
+    ends = {*range(_PLAIN_ENDS), *range(model.num_layers - _PLAIN_ENDS, model.num_layers)}
+    plain = tuple(layer for layer in group.layers if layer in ends)
+    if stateful or not plain or not keeps_ends_plain(asked):
+        return ((group, ""),)
+    rest = tuple(layer for layer in group.layers if layer not in ends)
+    own = cache_type(model, replace(settings, kv_cache_dtype="auto"))
+    return (replace(group, layers=plain), own), (replace(group, layers=rest), "")
+
+
 def _counts(group: LayerGroup, stages: tuple[range, ...]) -> tuple[int, ...]:
     if len(stages) == 1:
         return (len(group.layers),)
     return tuple(sum(layer in stage for layer in group.layers) for stage in stages)
 
 
-def _token_bytes(group: LayerGroup, ranks: int, element: float, rules: CacheRules) -> float:
+def _token_bytes(group: LayerGroup, ranks: int, dtype: str, rules: CacheRules) -> float:
     """One layer's bytes a token on one rank: heads are split, then replicated; a latent row is whole."""
-    if group.kind is AttentionKind.LATENT and rules.latent_heads_width:
-        return max(1, group.query_heads // ranks) * 2 * rules.latent_heads_width * element
-    if group.kind is AttentionKind.LATENT:
-        if group.index_width and element == 1.0:
-            return _SPARSE_FP8_BYTES
-        return (group.key_width + group.value_width) * group.kv_heads * element
-    return max(1, group.kv_heads // ranks) * (group.key_width + group.value_width) * element
+    latent = group.kind is AttentionKind.LATENT
+    if latent and rules.latent_heads_width:
+        width = rules.latent_heads_width
+        return max(1, group.query_heads // ranks) * cached_bytes(dtype, width, width)
+    if latent and group.index_width and dtype == "nvfp4_ds_mla":
+        return _SPARSE_FP4_BYTES
+    if latent and group.index_width and dtype.startswith("fp8"):
+        return rules.sparse_fp8_bytes
+    heads = group.kv_heads if latent else max(1, group.kv_heads // ranks)
+    return heads * cached_bytes(dtype, group.key_width, group.value_width)
+
+
+def _width(group: LayerGroup, ranks: int) -> int:
+    heads = group.kv_heads if group.kind is AttentionKind.LATENT else max(1, group.kv_heads // ranks)
+    return heads * (group.key_width + group.value_width)
 
 
 def _state_bytes(group: LayerGroup, ranks: int) -> int:

@@ -14,7 +14,7 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.anchor import anchored
 from cotenant.estimation.calibrated import profile_for
-from cotenant.estimation.elements import element_bytes, stored_bytes
+from cotenant.estimation.elements import cached_bytes, element_bytes, stored_bytes
 from cotenant.estimation.roofline import CacheRead, Roofline
 from cotenant.estimation.step_constants import FITTED, Fitted
 
@@ -218,10 +218,13 @@ def _attention_widths(model: ModelSpec) -> tuple[int, int, int]:
 
 def _cache(model: ModelSpec, ranks: int, kv_cache_dtype: str) -> tuple[CacheRead, ...]:
     """What one rank reads of the past: heads split over ranks, at least one each; MLA is whole on every rank."""
-    element = min(2.0, element_bytes(model.dtype)) if kv_cache_dtype == "auto" else element_bytes(kv_cache_dtype)
+    plain = model.dtype if element_bytes(model.dtype) <= 2.0 else "bf16"
+    dtype = plain if kv_cache_dtype == "auto" else kv_cache_dtype
     return tuple(
         CacheRead(
-            group.num_layers * max(1, group.kv_heads // ranks) * (group.key_width + group.value_width) * element,
+            group.num_layers
+            * max(1, group.kv_heads // ranks)
+            * cached_bytes(dtype, group.key_width, group.value_width),
             group.window,
         )
         for group in model.layer_groups
