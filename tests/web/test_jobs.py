@@ -98,21 +98,19 @@ def test_time_and_memory_are_bounded(bounds: Bounds, says: str) -> None:
 
 
 def test_a_cancel_stops_the_process(page: Page) -> None:
-    before = {one.pid for one in workers()}
     job = page.post("/api/simulate", LONG).document["job"]
     while not page.get(f"/api/jobs/{job}").document["progress"]:
         time.sleep(0.05)
-    busy = [one for one in workers() if one.pid not in before or one.cpu_percent(0.2) > 30]
-    assert busy
+    during = {one.pid for one in workers()}
     answer = page.ask("DELETE", f"/api/jobs/{job}").document
     assert answer["state"] == "cancelled"
-    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in busy)
+    assert len(during - {one.pid for one in workers()}) == 1  # the one that was at it
     assert page.get(f"/api/jobs/{job}/result").status == 404
     assert page.ask("DELETE", f"/api/jobs/{job}").document["state"] == "cancelled"
 
 
 def test_events_tell_how_it_goes(page: Page) -> None:
-    job = page.post("/api/plan", {"fleet": TRIO}).document["job"]
+    job = page.post("/api/plan", {"fleet": TRIO, "seed": 7}).document["job"]  # asked by nobody else
     answer = page.get(f"/api/jobs/{job}/events")  # until its end
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = [

@@ -59,7 +59,7 @@ def command(
         raise InputError(f"the page needs {error.name}", hint="pip install 'cotenant[ui]'") from None
     bounds = Bounds(workers=workers, job_bytes=parse_bytes(job_memory), job_s=parse_seconds(job_time))
 
-    options = Options(host=host, port=port, gateway=gateway, names=names, bounds=bounds)
+    options = Options(host=host, port=port, gateway=gateway, names=names, bounds=bounds, warm=True)
 
     def ready(url: str) -> None:
         _tell(url, gateway, as_json=as_json)

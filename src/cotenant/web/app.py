@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -13,9 +13,8 @@ from starlette.types import ASGIApp
 
 from cotenant._version import __version__
 from cotenant.web import bodies
-from cotenant.web.assets import asset_of, packed_answer
-from cotenant.web.catalogue import catalogue_document
-from cotenant.web.documents import compact, written
+from cotenant.web.assets import packed_answer
+from cotenant.web.documents import written
 from cotenant.web.estimates import estimate_bytes
 from cotenant.web.guard import Guard, Rules
 from cotenant.web.names import checked_words
@@ -38,7 +37,10 @@ def application(options: Options) -> tuple[ASGIApp, State]:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(state.warm()) if options.warm else None
         yield
+        if warming is not None:
+            warming.cancel()
         await state.close()
 
     app = FastAPI(
@@ -79,15 +81,11 @@ def _page(state: State) -> APIRouter:
 
 def _facts(state: State) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
-    kept: list[Any] = []
 
     @router.get("/catalogue", response_model=dict[str, Any])
     async def catalogue(request: Request) -> Response:
         """Models, cards, precisions, engines, targets, policies and examples."""
-        if not kept:
-            told = await state.quick(catalogue_document)
-            kept.append(await state.quick(partial(asset_of, compact(told), "application/json")))
-        return packed_answer(request, kept[0], "no-cache")
+        return packed_answer(request, await state.catalogue(), "no-cache")
 
     @router.post("/estimate", response_model=dict[str, Any])
     async def estimate(body: bodies.EstimateBody) -> Response:

@@ -46,11 +46,15 @@ class Assets:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder or Path(str(files("cotenant.web").joinpath("static")))
+        self._names: dict[str, Path] = {}
         self._known: dict[str, tuple[int, Asset]] = {}
 
     def find(self, name: str) -> Asset | None:
         """The file of that name inside the folder, by a listing of it: no name is ever made into a path."""
-        path = self._listed().get(name)
+        path = self._names.get(name)
+        if path is None or not path.exists():
+            self._names = self._listed()  # one that came or went since
+            path = self._names.get(name)
         if path is None:
             return None
         changed = path.stat().st_mtime_ns

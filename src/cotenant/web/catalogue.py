@@ -31,7 +31,16 @@ def catalogue_document() -> dict[str, Any]:
         "tasks": list(TASKS),
         "policies": _policies(),
         "examples": _examples(),
+        "first_example": FIRST,
     }
+
+
+FIRST = "a100-trio"  # the example that the page opens with
+
+
+def first_example() -> str:
+    """Its fleet file."""
+    return next(str(one["fleet"]) for one in _examples() if one["name"] == FIRST)
 
 
 def _policies() -> list[str]:

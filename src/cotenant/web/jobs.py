@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cotenant.web.hands import Hand
+from cotenant.web.memo import Memo
 
 ENDED = ("done", "failed", "cancelled")
 _PROGRESS_KEPT = 200
@@ -51,6 +52,8 @@ class Job:
     result: bytes = b""
     errors: list[dict[str, str]] = field(default_factory=list)
     ended_at: float = 0.0
+    key: str | None = None  # of the question, where its answer may be given to others who ask the same
+    others: list[Job] = field(default_factory=list)  # who asked the same while it ran
     task: asyncio.Task[None] | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -61,6 +64,8 @@ class Job:
             del self.progress[0]
             self.dropped += 1
         self.wake()
+        for other in self.others:
+            other.tell(message)
 
     def wake(self) -> None:
         """Whoever waits for a change sees one; later ones wait for the next."""
@@ -86,24 +91,56 @@ class Board:
         self._free = [Hand(bounds.job_bytes) for _ in range(bounds.workers)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
+        self.memo = Memo()
 
-    def submit(self, client: str, kind: str, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Job:
-        """A new job in its client's queue; `known` are the models that it names. Raises FullError."""
+    def submit(
+        self,
+        client: str,
+        kind: str,
+        asked: Mapping[str, Any],
+        known: Mapping[str, Any],
+        key: str | None = None,
+    ) -> Job:
+        """A new job in its client's queue; `known` are the models that it names. Where the same question (`key`)
+        was answered it has ended already, where it is being answered it waits for that. Raises FullError."""
         self.forget()
+        job = Job(secrets.token_hex(16), kind, client, b"", key=key)
+        answered = self.memo.find(key)
+        if answered is not None:
+            job.result = answered
+            self._end(job, "done")
+        else:
+            self._refuse_many(client)
+            if not self._joined(job):
+                self._admit(job, pickle.dumps((kind, dict(asked), dict(known))))
+        self._jobs[job.id] = job
+        self._start()
+        return job
+
+    def _refuse_many(self, client: str) -> None:
         mine = sum(one.client == client and one.state not in ENDED for one in self._jobs.values())
         if mine >= self.bounds.per_client:
             raise FullError(f"{mine} jobs of yours wait or run already")
+
+    def _joined(self, job: Job) -> bool:
+        """Whether `job` now follows another one of the same question."""
+        if job.key is None:
+            return False
+        for one in self._jobs.values():
+            if one.key == job.key and one.question and len(one.others) < self.bounds.waiting:
+                job.state, job.progress = one.state, list(one.progress)
+                one.others.append(job)
+                return True
+        return False
+
+    def _admit(self, job: Job, question: bytes) -> None:
         waiting = [job for queue in self._queues.values() for job in queue]
         if len(waiting) >= self.bounds.waiting:
             raise FullError(f"{self.bounds.waiting} jobs wait already")
-        question = pickle.dumps((kind, dict(asked), dict(known)))
         if sum(len(job.question) for job in waiting) + len(question) > self.bounds.waiting_bytes:
             raise FullError("the jobs that wait hold too much already")
-        job = Job(secrets.token_hex(16), kind, client, question)
-        self._jobs[job.id] = job
-        self._queues.setdefault(client, deque()).append(job)
-        self._start()
-        return job
+        job.question = question
+        self._queues.setdefault(job.client, deque()).append(job)
 
     async def answer(self, client: str, kind: str, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Job:
         """A job at its end. Raises FullError."""
@@ -130,13 +167,18 @@ class Board:
 
     async def cancel(self, job: Job) -> None:
         """End it, wherever it is; nothing happens to one that has ended."""
-        if job.state == "waiting":
+        leader = next((one for one in self._jobs.values() if job in one.others), None)
+        if leader is not None:
+            leader.others.remove(job)
+            self._end(job, "cancelled")
+        elif job.state == "waiting":
             queue = self._queues.get(job.client)
             if queue is not None and job in queue:
                 queue.remove(job)
                 if not queue:
                     del self._queues[job.client]
             self._end(job, "cancelled")
+            self._start()
         elif job.state == "running" and job.task is not None:
             self._end(job, "cancelled")
             job.task.cancel()
@@ -160,11 +202,12 @@ class Board:
                 self._queues.move_to_end(client)
             else:
                 del self._queues[client]
-            job.state = "running"
+            for one in (job, *job.others):
+                one.state = "running"
+                one.wake()
             job.task = asyncio.get_running_loop().create_task(self._run(job, self._free.pop()))
             self._tasks.add(job.task)
             job.task.add_done_callback(self._tasks.discard)
-            job.wake()
 
     async def _run(self, job: Job, hand: Hand) -> None:
         try:
@@ -172,6 +215,7 @@ class Board:
                 told = await hand.ask(job.question, job.tell)
             if "result" in told:
                 job.result = told["result"].encode()
+                self.memo.keep(job.key, job.result)
                 self._end(job, "done")
             else:
                 job.errors = told["errors"]
@@ -189,9 +233,25 @@ class Board:
     def _end(self, job: Job, state: str) -> None:
         if job.state in ENDED:
             return
-        job.state, job.question = state, b""
+        question, others = job.question, job.others
+        job.state, job.question, job.others = state, b"", []
         job.ended_at = asyncio.get_running_loop().time()
         job.wake()
+        if state == "cancelled" and others and not self._closing:
+            self._inherit(question, others)
+            return
+        for one in others:
+            one.result, one.errors = job.result, job.errors
+            self._end(one, state)
+
+    def _inherit(self, question: bytes, others: list[Job]) -> None:
+        """What one client no longer wants, others still do: the first of them asks anew."""
+        heir, *rest = others
+        heir.question, heir.others = question, rest
+        for one in others:
+            one.state = "waiting"
+            one.wake()
+        self._queues.setdefault(heir.client, deque()).append(heir)
 
     def forget(self) -> None:
         """Let go of what ended long ago, and of the oldest results where they are too many."""

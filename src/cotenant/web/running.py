@@ -13,6 +13,7 @@ from fastapi.responses import Response, StreamingResponse
 from cotenant.web import bodies
 from cotenant.web.documents import compact
 from cotenant.web.jobs import ENDED, FullError, Job
+from cotenant.web.memo import question_key
 from cotenant.web.state import State
 from cotenant.web.strict import StrictRoute, faults, refusal
 
@@ -79,7 +80,8 @@ def _followed(state: State, router: APIRouter) -> None:
 def submitted(state: State, request: Request, kind: str, asked: Mapping[str, Any]) -> Response:
     """The job's id, or 429 where the queue takes no more."""
     try:
-        job = state.board.submit(client_of(request), kind, asked, state.named_in(asked))
+        known = state.named_in(asked)
+        job = state.board.submit(client_of(request), kind, asked, known, question_key(kind, asked))
     except FullError as full:
         return refusal(429, full.reason, "cancel one, or wait", retry_after="5")
     return Response(compact({"job": job.id}), 202, media_type="application/json")

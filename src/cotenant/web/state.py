@@ -8,14 +8,18 @@ from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import InputError
-from cotenant.web.assets import Assets
+from cotenant.web.assets import Asset, Assets, asset_of
+from cotenant.web.catalogue import catalogue_document, first_example
+from cotenant.web.documents import compact
 from cotenant.web.jobs import Board, Bounds
 from cotenant.web.live import Gateway
+from cotenant.web.memo import question_key
 from cotenant.web.shelf import Shelf
 from cotenant.web.work import open_fleet, plan_of
 
@@ -36,6 +40,7 @@ class Options:
     gateway: str | None = None
     names: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
+    warm: bool = False  # whether the page's first questions are answered before anybody asks
 
 
 class State:
@@ -51,9 +56,25 @@ class State:
             )
         )
         self.gateway = None if options.gateway is None else Gateway(options.gateway)
+        self._catalogue: Asset | None = None
+        self._reading = asyncio.Lock()
         self._fleets: OrderedDict[str, Fleet] = OrderedDict()
         self._quick = ThreadPoolExecutor(4, thread_name_prefix="answer")
         self._hub = ThreadPoolExecutor(4, thread_name_prefix="hub")
+
+    async def warm(self) -> None:
+        """Answer what every page asks first: what there is to choose from, and the plan that it opens with."""
+        asked = {"fleet": first_example(), "seed": 0, "replay": False, "why": False}
+        self.board.submit("the page's own", "plan", asked, {}, question_key("plan", asked))
+        await self.catalogue()
+
+    async def catalogue(self) -> Asset:
+        """What there is to choose from, packed once."""
+        async with self._reading:
+            if self._catalogue is None:
+                told = await self.quick(catalogue_document)
+                self._catalogue = await self.quick(partial(asset_of, compact(told), "application/json"))
+        return self._catalogue
 
     async def model(self, source: object) -> LoadedModel:
         """What a request calls a model; the loop never waits for the hub. Raises UnknownModelError and its kin."""

@@ -10,8 +10,11 @@ import { speak, t } from "./words.js";
 const root = document.getElementById("app");
 let asked = false;
 
+let drawn = false;
 function draw() {
   asked = false;
+  if (!drawn) root.replaceChildren(); // until then the document's own head is seen
+  drawn = true;
   render(html`<${App} state=${get()} />`, root);
 }
 
@@ -47,12 +50,11 @@ async function start() {
   if (link) set(link);
   const catalogue = await ask("catalogue");
   set({ catalogue });
-  if (!link) await solve(catalogue.examples.find((one) => one.name.includes("trio"))?.fleet ?? catalogue.examples[0].fleet);
+  if (!link) await solve(catalogue.examples.find((one) => one.name === catalogue.first_example)?.fleet ?? catalogue.examples[0].fleet);
   else if (!link.plan) await solve();
   if (fault) blame(fault);
 }
 
-root.replaceChildren();
 start().catch(blame);
 addEventListener("hashchange", async () => {
   const link = await linked(blame);
