@@ -24,7 +24,7 @@ def candidate(request: int, offer: int, gib: int, *, tp: int = 1, replicas: int 
     return Candidate(
         request=request, offer=offer, format="bf16", checkpoint="org/name", tensor_parallel_size=tp,
         replicas=replicas, claim_bytes=gib * GIB, load_peak_bytes=(gib + over) * GIB, busy=busy, slack=slack,
-        quality_rank=quality, estimate=None, demand=None,  # type: ignore[arg-type]  # the packing never looks inside
+        quality_rank=quality, settings=None, demand=None, judged=None,  # type: ignore[arg-type]  # the packing never looks inside
     )  # fmt: skip
 
 

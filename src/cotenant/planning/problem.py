@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from cotenant.planning.loading import may_join, may_load
 
 if TYPE_CHECKING:
     from cotenant.domain.demand import Demand
+    from cotenant.domain.engine import EngineSettings
     from cotenant.domain.estimate import Estimate
     from cotenant.domain.plan import Turns
 
@@ -36,11 +37,17 @@ class Candidate:
     busy: float
     slack: float
     quality_rank: int
-    estimate: Estimate
+    settings: EngineSettings  # with which its engine is started
     demand: Demand
+    judged: Callable[[], Estimate] = field(compare=False, repr=False)  # made when first looked at (`judged`)
     reason: str = ""
     pipeline_parallel_size: int = 1
     members: tuple[Candidate, ...] = ()  # where it stands for models that take turns: each one's own way
+
+    @property
+    def estimate(self) -> Estimate:
+        """Of one replica, alone on its cards; always the same object."""
+        return self.judged()
 
     @property
     def ranks(self) -> int:
