@@ -60,7 +60,7 @@ def _way(number: int, offer: int, rank: int, size: int, claim: float, random: Ra
         request=number, offer=offer, format=("bf16", "fp8", "awq-int4")[rank], checkpoint="drawn/model",
         tensor_parallel_size=size, replicas=1, claim_bytes=int(claim * GIB), load_peak_bytes=int(claim * GIB),
         busy=random.choice([0.1, 0.5, 0.9]), slack=random.choice([inf, inf, 0.6, 2.0]), quality_rank=rank,
-        estimate=None, demand=None,  # type: ignore[arg-type]  # the packing never looks inside
+        settings=None, demand=None, judged=None,  # type: ignore[arg-type]  # the packing never looks inside
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def _ways(number: int, bucket: int, slices: int) -> tuple[Candidate, ...]:
             Candidate(
                 request=number, offer=offer, format="", checkpoint="", tensor_parallel_size=1, replicas=replicas,
                 claim_bytes=claim, load_peak_bytes=claim, busy=0.0, slack=inf, quality_rank=0,
-                estimate=None, demand=None,  # type: ignore[arg-type]  # the packing never looks inside
+                settings=None, demand=None, judged=None,  # type: ignore[arg-type]  # the packing never looks inside
             )
         )  # fmt: skip
     return tuple(found)

@@ -7,10 +7,11 @@ import pytest
 from cotenant import load_fleet, plan
 from cotenant.edge.deadline import within
 from cotenant.errors import InputError, SolverError
-from cotenant.planning.candidates import undominated, ways_of
+from cotenant.planning.candidates import ways_of
 from cotenant.planning.hurried import hurried_plan
 from cotenant.planning.listed import ways_listed
 from cotenant.report.candidates import ways_document
+from cotenant.planning.ways import undominated
 from tests.planning.fleets import fleet, small, trio
 
 SHOP = [{"type": "L4", "price": "$0.4/h"}, {"type": "A100-80GB-SXM", "price": "$1.8/h"}]

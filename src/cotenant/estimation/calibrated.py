@@ -43,6 +43,11 @@ def calibrations(profiles: Sequence[CalibrationProfile]) -> Iterator[InForce]:
         _IN_FORCE.reset(token)
 
 
+def profiles_in_force() -> tuple[CalibrationProfile, ...]:
+    """All of them, the same object as long as the same are in force."""
+    return _IN_FORCE.get().profiles
+
+
 def profile_for(engine: str, version: str, gpu: str, family: str) -> CalibrationProfile | None:
     """The profile in force for these; None where nothing was measured."""
     held = _IN_FORCE.get()

@@ -7,8 +7,9 @@ from math import isinf
 
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.way import Way
-from cotenant.planning.candidates import Dropped, ways_of
+from cotenant.planning.candidates import ways_of
 from cotenant.planning.problem import Candidate, Refusal
+from cotenant.planning.ways import Dropped
 from cotenant.planning.why import split_words
 
 
@@ -30,9 +31,9 @@ def _of(fleet: Fleet, number: int) -> Iterator[Way]:
 def _beaten(dropped: Dropped) -> str:
     by = dropped.by
     less = "as large and as fast" if by.claim_bytes == dropped.candidate.claim_bytes else "smaller, no slower"
-    kv = by.estimate.settings.kv_cache_dtype
+    kv = by.settings.kv_cache_dtype
     split = "" if _split(by) == _split(dropped.candidate) else f", {split_words(by)}"
-    experts = dropped.candidate.estimate.settings.enable_expert_parallel
+    experts = dropped.candidate.settings.enable_expert_parallel
     what = " (whole experts on each rank)" if experts else ""
     told = f"dominated by {by.format}{'' if kv == 'auto' else f' with {kv} cache'}{split}"
     return f"{told}: {less}, no worse in quality{what}"
@@ -47,10 +48,10 @@ def _sized(fleet: Fleet, one: Candidate, reason: str) -> Way:
         model=fleet.models[one.request].name,
         format=one.format,
         gpu=fleet.gpus[one.offer].gpu.name,
-        kv_cache_dtype=one.estimate.settings.kv_cache_dtype,
+        kv_cache_dtype=one.settings.kv_cache_dtype,
         tensor_parallel_size=one.tensor_parallel_size // one.pipeline_parallel_size,
         pipeline_parallel_size=one.pipeline_parallel_size,
-        expert_parallel=one.estimate.settings.enable_expert_parallel,
+        expert_parallel=one.settings.enable_expert_parallel,
         replicas=one.replicas,
         claim_bytes=one.claim_bytes,
         busy=one.busy,

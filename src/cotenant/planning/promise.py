@@ -21,12 +21,13 @@ from math import inf
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan, PlanRound, Starved
 from cotenant.domain.replay import Replay
-from cotenant.planning.candidates import Ways, all_ways, undominated, ways_of
+from cotenant.planning.candidates import all_ways, ways_of
 from cotenant.planning.problem import Candidate
 from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes, keeps_slo
 from cotenant.planning.sleeping import refined, solve_fleet
 from cotenant.planning.solve import plan_solved, written
 from cotenant.planning.solved import Progress, Solved, forced_of, solve_ways
+from cotenant.planning.ways import Ways, undominated
 from cotenant.units import format_percent
 
 MOST_ROUNDS = 12

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from cotenant.domain.fleet import Fleet
-from cotenant.planning.candidates import Ways, all_ways
+from cotenant.planning.candidates import all_ways
 from cotenant.planning.cards import cards_of
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.placing import MOST_AT_ONCE, place_exactly
 from cotenant.planning.problem import Candidate, Placement, Problem
+from cotenant.planning.ways import Ways
 
 Progress = Callable[[str], None]
 _NEAR = 0.03  # of a large fleet's cost: a second packing takes as long as the first and gains less than this

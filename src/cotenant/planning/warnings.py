@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import Strained
-from cotenant.planning.candidates import RAW_FIGURES, SIXTEEN_BITS
+from cotenant.planning.precisions import RAW_FIGURES, SIXTEEN_BITS
 from cotenant.planning.problem import Candidate
 from cotenant.units import GIB, format_bytes, format_price, format_seconds
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.fleet import Fleet
 from cotenant.planning.assembly import Reason
-from cotenant.planning.candidates import Ways
 from cotenant.planning.problem import Assignment, Candidate, Placement, Problem, Refusal
+from cotenant.planning.ways import Ways
 from cotenant.units import format_bytes, format_gib, format_percent, format_price
 
 if TYPE_CHECKING:

@@ -1,0 +1,107 @@
+"""One model on one offer in one precision: what all its sizes share, and how a size is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+
+from cotenant.domain.demand import Demand
+from cotenant.domain.fleet import GpuOffer, ModelRequest
+from cotenant.estimation.compound import Search
+from cotenant.estimation.roofline import Roofline
+from cotenant.planning.problem import Refusal
+from cotenant.planning.served import Served
+from cotenant.planning.splits import Split
+from cotenant.units import format_gib, format_seconds
+
+MOST_REPLICAS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`number` and `offer_number` are places in the fleet; `pace` is how much slower than alone it is to run;
+    `search` finds quantiles faster where there are many to find."""
+
+    number: int
+    request: ModelRequest
+    offer_number: int
+    offer: GpuOffer
+    headroom: float
+    kv_overflow: float
+    served: Served
+    pace: float = 1.0
+    search: Search | None = None
+
+    @property
+    def room_bytes(self) -> int:
+        """What the headroom and others leave of one card."""
+        return floor(self.offer.gpu.cuda_bytes.value * (1 - self.headroom)) - self.offer.used_bytes
+
+    @property
+    def cards_at_most(self) -> int:
+        """The most cards that one replica may have: those of a node. A process sees one MIG slice only."""
+        offer = self.offer
+        if offer.slice_of is not None:
+            return 1
+        return min(
+            offer.node_size, *(each for each in (offer.count, offer.maximum, offer.node_size) if each is not None)
+        )
+
+    def replicas_at_most(self, split: Split) -> int:
+        """How many replicas of that split the wish and the cards allow."""
+        limits = [self.request.max_replicas or MOST_REPLICAS, MOST_REPLICAS]
+        limits += [each // split.size for each in (self.offer.count, self.offer.maximum) if each is not None]
+        return min(limits)
+
+    def refusal(
+        self, split: Split, reason: str, shortfall_bytes: int = 0, *, unsplittable: bool = False
+    ) -> Refusal:
+        """Why it cannot be served there in so many parts."""
+        return Refusal(
+            self.number, self.offer_number, self.served.choice.format, split.size, reason, shortfall_bytes,
+            unsplittable=unsplittable,
+        )  # fmt: skip
+
+    def too_large(self, split: Split, verb: str, need: int) -> Refusal | None:
+        """A refusal where `need` bytes a card overflow the room."""
+        room = self.room_bytes
+        if need <= room:
+            return None
+        return self.refusal(split, self._short(verb, need, room), need - room)
+
+    def _short(self, verb: str, need: int, room: int) -> str:
+        offer, share = self.offer, f"{self.headroom:.0%}"
+        if room <= 0:
+            held = f" beside what others hold ({format_gib(offer.used_bytes)})" if offer.used_bytes else ""
+            return f"{verb} {format_gib(need)}, nothing of {offer.gpu.name} is left after {share} headroom{held}"
+        return f"{verb} {format_gib(need)}, {format_gib(room)} of {offer.gpu.name} are left after {share} headroom"
+
+    def is_hopeless(self, times: Roofline) -> bool:
+        """Whether more replicas cannot help: one request alone breaks the SLO."""
+        return _floor_s(times, self.request, self.pace) is not None
+
+    def broken_slo(self, times: Roofline, asked: Demand) -> str:
+        """Which target breaks, and by how much; where one request alone is too slow, the floor of the card."""
+        slo, floor_s = self.request.slo, _floor_s(times, self.request, 1.0)
+        if floor_s is not None and slo is not None and slo.tpot_s is not None:
+            return (
+                f"a TPOT of {format_seconds(slo.tpot_s)} is below the floor of {self.offer.gpu.name}: one step for "
+                f"one request alone takes {format_seconds(floor_s)}"
+            )
+        parts = []
+        for name, found, target in (
+            ("TTFT", asked.ttft_s, slo.ttft_s if slo else None),
+            ("TPOT", asked.tpot_s, slo.tpot_s if slo else None),
+        ):
+            if found and target is not None and found[1] > target:
+                parts.append(f"estimated {name} {format_seconds(found[1])} is above {format_seconds(target)}")
+        return "; ".join(parts) or "the SLO is not held"
+
+
+def _floor_s(times: Roofline, request: ModelRequest, pace: float) -> float | None:
+    """Seconds of a step for one request alone, where that breaks the SLO already."""
+    slo = request.slo
+    if slo is None or slo.tpot_s is None:
+        return None
+    alone = times.decode_step_s(1, 1)
+    return alone if alone * pace > slo.tpot_s else None

@@ -1,0 +1,107 @@
+"""A model on one type of card in one precision: what is the same whatever its traffic.
+
+Fleets of hundreds serve a few dozen architectures. Step times, the cache of a sequence and the weights of a rank
+follow from architecture, card, precision and split alone, so they are worked out once for all models that share
+these, and kept by value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Speculation, Version
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.model import ModelSpec
+from cotenant.domain.quantization import PrecisionChoice
+from cotenant.engines.rules import EngineRules
+from cotenant.estimation.roofline import Roofline
+from cotenant.estimation.served_format import ServedFormat
+from cotenant.estimation.sizing import ReservedBytes, reserved_bytes
+from cotenant.estimation.step_time import roofline
+from cotenant.estimation.weights import weights_per_rank
+from cotenant.planning.splits import Split, has_stages
+
+T = TypeVar("T")
+_ANY_LENGTH = 4096  # tokens: copies of a cache show at any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """One architecture as one engine serves it on one card; every method raises UnsupportedError for what the
+    engine refuses. `choice` is the decision matrix's row."""
+
+    model: ModelSpec
+    gpu: GpuSpec
+    engine: EngineRules
+    version: Version
+    choice: PrecisionChoice
+    served: ServedFormat
+    kv_cache_dtype: str
+    slots: AdapterSlots | None
+    speculation: Speculation | None
+    _known: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    def settings(self, split: Split) -> EngineSettings:
+        """What is known of a launch before its traffic is."""
+        return self._once(("settings", split), lambda: self._settings(split))
+
+    def _settings(self, split: Split) -> EngineSettings:
+        return EngineSettings(
+            tensor_parallel_size=split.tensor, pipeline_parallel_size=split.pipeline,
+            enable_expert_parallel=split.experts, kv_cache_dtype=self.kv_cache_dtype, adapters=self.slots,
+            speculation=self.speculation,
+        )  # fmt: skip
+
+    def times(self, split: Split) -> Roofline:
+        """Step times of a replica."""
+        return self._once(("times", split.tensor), lambda: self._times(split))
+
+    def _times(self, split: Split) -> Roofline:
+        # Where whole layers are dealt to GPUs, one works after another.
+        at_once = split.tensor if self.is_filled else 1
+        return roofline(
+            self.model, self.gpu, engine=self.engine.name, version=self.version, format=self.served.format,
+            kernel=self.served.kernel, tensor_parallel_size=at_once, kv_cache_dtype=self.kv_cache_dtype,
+        )  # fmt: skip
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the engine fills a budget with its pool; else it allocates what its settings say."""
+        return self.engine.rules(self.version, self.gpu).allocate is None
+
+    def reserved(self, split: Split) -> ReservedBytes:
+        """What the engine reserves of a rank for a sequence."""
+        return self._once(("reserved", split), lambda: self._reserved(split))
+
+    def _reserved(self, split: Split) -> ReservedBytes:
+        return reserved_bytes(
+            self.model, self.gpu, self.settings(split), engine=self.engine, version=self.version
+        )  # fmt: skip
+
+    def weights_bytes(self, split: Split) -> int:
+        """Of the rank that holds most."""
+        return self._once(("weights", split.tensor, split.pipeline), lambda: self._weights(split))
+
+    def _weights(self, split: Split) -> int:
+        ranks = weights_per_rank(
+            self.model, self.served.format, tensor_parallel_size=split.tensor,
+            pipeline_parallel_size=split.pipeline,
+        )  # fmt: skip
+        return max(term.bytes.value for term in ranks)
+
+    def keeps_copies(self, size: int) -> bool:
+        """Whether so many ranks hold more cache between them than half as many ranks in two stages."""
+        return self._once(("copies", size), lambda: self._keeps_copies(size))
+
+    def _keeps_copies(self, size: int) -> bool:
+        if size == 1 or not has_stages(self.engine.name) or not self.model.has_cache:
+            return False
+        whole, staged = (self.reserved(split)(_ANY_LENGTH) for split in (Split(size), Split(size // 2, 2)))
+        return staged * 5 < whole * 4
+
+    def _once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        if key not in self._known:
+            self._known[key] = compute()
+        return self._known[key]  # type: ignore[return-value]  # kept under the key of the same question

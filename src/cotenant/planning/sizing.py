@@ -1,0 +1,184 @@
+"""A way to serve a model, sized from its traffic: the fewest replicas that carry it, fit and hold its SLO.
+
+Each number of replicas is tried in the order in which it fails soonest: the demand, the memory that holds it, the
+card's room, everything that an engine checks, the SLO. The terms of the memory are worked out once; the whole
+estimate, with its sentences, is left to whoever looks at it (`judged`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cotenant.domain.demand import Demand
+from cotenant.domain.engine import EngineSettings
+from cotenant.domain.estimate import Estimate, Verdict
+from cotenant.domain.step_time import Scaled, Times
+from cotenant.errors import UnsupportedError
+from cotenant.estimation.demand import demand
+from cotenant.estimation.inverse import allocated_sizing, size_pool
+from cotenant.estimation.memory_checks import claimed_bytes
+from cotenant.estimation.memory_checks import judged as judged_terms
+from cotenant.estimation.memory_terms import load_peak, replica_memory, with_pool
+from cotenant.estimation.roofline import Roofline
+from cotenant.estimation.sequence_limit import longest_sequence
+from cotenant.planning.case import Case
+from cotenant.planning.judged import Judged, judged
+from cotenant.planning.problem import Candidate, Refusal
+from cotenant.planning.splits import Split
+
+
+def fewest_replicas(case: Case, split: Split) -> Candidate | Refusal:
+    """The least number of replicas that serves the traffic, fits and holds the SLO; else the last refusal."""
+    most, least = case.replicas_at_most(split), case.request.min_replicas
+    try:
+        times = case.served.times(split)
+        heavy = case.too_large(split, "weights take", case.served.weights_bytes(split))
+        if heavy is not None:  # no traffic needs to be looked at then
+            return heavy
+        if most < least:
+            return case.refusal(split, f"fewer than {least * split.size} such cards")
+        return _fewest(case, split, times, most)
+    except UnsupportedError as error:
+        return case.refusal(split, error.message, unsplittable=True)
+
+
+def _fewest(case: Case, split: Split, times: Roofline, most: int) -> Candidate | Refusal:
+    """The fewest replicas that do, else why `most` do not. One more never needs a larger card nor serves more
+    slowly, so where the most fail all fail, and what lies between is found by doubled steps, then halved ones."""
+    failing = case.request.min_replicas
+    outcome = _sized(case, split, times, failing)
+    if isinstance(outcome, Candidate) or failing == most or case.is_hopeless(times):
+        return outcome
+    best = _sized(case, split, times, most)
+    if isinstance(best, Refusal):
+        return best
+    step = 1
+    while best.replicas - failing > 1:
+        middle = min(failing + step, (failing + best.replicas) // 2)
+        outcome = _sized(case, split, times, middle)
+        if isinstance(outcome, Candidate):
+            best = outcome
+        else:
+            failing, step = middle, 2 * step
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What a replica with its pool takes of each card, and why it does not fit ("" where it does)."""
+
+    settings: EngineSettings
+    claim_bytes: int
+    load_peak_bytes: int
+    fault: str
+    estimate: Estimate | None = None
+
+
+def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidate | Refusal:
+    """One number of replicas: demand, settings, memory, and everything that must hold."""
+    asked = _demand(case, split, times, replicas)
+    if isinstance(asked, Refusal):
+        return asked
+    held = _filled(case, split, asked) if case.served.is_filled else _allocated(case, split, asked)
+    large = case.too_large(split, "needs", held.claim_bytes)
+    if large is not None:
+        return large
+    if held.fault:
+        return case.refusal(split, held.fault)
+    if asked.slo_held is False:
+        return case.refusal(split, case.broken_slo(times, asked))
+    return _candidate(case, split, held, asked, times, replicas)
+
+
+def _filled(case: Case, split: Split, asked: Demand) -> _Held:
+    """An engine that fills a budget: terms once, then the smallest pool that holds the demand."""
+    one, used = case.served, case.offer.used_bytes
+    settings = replace(
+        one.settings(split), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
+    )  # fmt: skip
+    bare = replica_memory(
+        one.model, one.gpu, settings, engine=one.engine, version=one.version, format=one.served.format,
+        used_bytes=used,
+    )  # fmt: skip
+    granted = size_pool(bare, asked.kv_pool_bytes, in_bytes=bare.rules.has_cache_bytes).settings
+    memory = with_pool(bare, granted, engine=one.engine, used_bytes=used)
+    verdict, reason = judged_terms(memory, one.engine, used, asked)
+    return _Held(
+        granted,
+        claimed_bytes(memory),
+        max(load_peak(stage).value for stage in memory.stages),
+        "" if verdict is Verdict.FITS else f"{verdict}: {reason}",
+    )
+
+
+def _allocated(case: Case, split: Split, asked: Demand) -> _Held:
+    """An engine that allocates what its settings say: they are its pool."""
+    one = case.served
+    settings = replace(
+        one.settings(split), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
+    )  # fmt: skip
+    granted = allocated_sizing(
+        one.model, one.gpu, settings, engine=one.engine, version=one.version, format=one.served.format
+    ).settings
+    found = judged(case.request, case.offer, one, granted, asked)
+    return _Held(
+        granted,
+        max(rank.claimed_bytes for rank in found.per_gpu),
+        max(rank.load_peak.value for rank in found.per_gpu),
+        "" if found.fits else f"{found.verdict}: {found.reason}",
+        found,
+    )
+
+
+def _demand(case: Case, split: Split, times: Roofline, replicas: int) -> Demand | Refusal:
+    """What one replica must hold; the longest sequence grown to the pool where one percentile alone is known."""
+    request, sequence_bytes = case.request, case.served.reserved(split)
+    asked = demand(
+        request.model, request.traffic, times=_paced(times, case.pace), sequence_bytes=sequence_bytes,
+        slo=request.slo, overflow=case.kv_overflow, replicas=replicas, adapters=request.adapters,
+        search=case.search,
+    )  # fmt: skip
+    if not isinstance(asked, Demand):
+        return case.refusal(split, asked.reason)
+    if not asked.max_model_len_is_minimum or not request.model.has_cache:
+        return asked
+    traffic = request.traffic
+    parts = (traffic.input_tokens, traffic.output_tokens, traffic.context_tokens)
+    known = sum(part.p95 or part.p50 or part.maximum or 0 for part in parts if part is not None)
+    length = longest_sequence(
+        asked.kv_pool_bytes, sequence_bytes, percentile=known, model_limit=request.model.max_model_len
+    )  # fmt: skip
+    length = max(length, asked.max_model_len)
+    longest = sequence_bytes(length)
+    return replace(
+        asked, max_model_len=length, kv_minimum_bytes=longest, kv_worst_case_bytes=longest * asked.max_num_seqs
+    )  # fmt: skip
+
+
+def _paced(times: Roofline, pace: float) -> Times:
+    return times if pace == 1 else Scaled(times, pace, times.low, times.high)
+
+
+def _candidate(
+    case: Case, split: Split, held: _Held, asked: Demand, times: Roofline, replicas: int
+) -> Candidate:  # fmt: skip
+    step = times.decode_step_s(max(1.0, asked.mean_in_service), asked.kv_needed_tokens)
+    busy = 1 - (1 - asked.busy) ** (1 / case.pace)  # the same work spread out: busy is 1 - exp(-number in service)
+    return Candidate(
+        request=case.number,
+        offer=case.offer_number,
+        format=case.served.choice.format,
+        checkpoint=case.served.served.model_path,
+        tensor_parallel_size=split.size,
+        pipeline_parallel_size=split.pipeline,
+        replicas=replicas,
+        claim_bytes=held.claim_bytes,
+        load_peak_bytes=held.load_peak_bytes,
+        busy=busy * max(0.0, 1 - times.overhead_s / step) if step > 0 else busy,
+        slack=max(0.0, (1 + asked.slack) * case.pace - 1),
+        quality_rank=case.served.choice.rank - 1,
+        settings=held.settings,
+        judged=Judged(case.request, case.offer, case.served, held.settings, asked, held.estimate),
+        demand=asked,
+        reason=case.served.choice.reason,
+    )
