@@ -32,7 +32,7 @@ def main() -> int:
         ("memory", partial(_memory, told)),
         ("real", lambda: live_real.rows(told.llama_server, told.models)),
         ("gateway", lambda: live_gateway.rows(told.litellm)),
-        ("streams", lambda: live_streams.rows(streams)),
+        ("streams", lambda: live_streams.rows(streams, told.llama_server, told.models)),
         ("seeds", lambda: live_seeds.rows(seeds, told.workers, resume=told.resume)),
     )
     for name, make in parts:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +69,19 @@ class Gateway:
     """`cotenant serve`, started and spoken to."""
 
     def __init__(
-        self, folder: Path, document: Document, *flags: str, environment: dict[str, str] | None = None
+        self,
+        folder: Path,
+        document: Document,
+        *flags: str,
+        environment: dict[str, str] | None = None,
+        stub: Sequence[str] = (),
     ) -> None:
+        """`stub`: further flags of the stub engines, which inherit nothing else."""
         self.folder, self.document = folder, document
         plan, script = folder / "plan.json", folder / "stub-engine"
         plan.write_text(json.dumps(document))
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}" "$@"\n')
+        words = " ".join(map(shlex.quote, (sys.executable, str(STUB), *stub, "--of", str(folder))))
+        script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         script.chmod(0o755)
         self.argv = [
             sys.executable, "-m", "cotenant", "serve", str(plan), "--port", "0", "--json", "--state",
@@ -171,10 +180,15 @@ class Gateway:
             assert time.monotonic() < end, f"{model} is {self.state(model)}, not {state}\n{self.logged()}"
             time.sleep(0.02)
 
+    def entries(self) -> list[tuple[str, int]]:
+        """(replica, pid) of the engines in its journal."""
+        place = self.folder / "state" / "engines.json"
+        rows = json.loads(place.read_text()) if place.exists() else []
+        return [(row["replica"], row["process"]["pid"]) for row in rows]
+
     def engines(self) -> list[int]:
         """Pids of the engines in its journal."""
-        place = self.folder / "state" / "engines.json"
-        return [row["process"]["pid"] for row in json.loads(place.read_text())] if place.exists() else []
+        return [pid for _, pid in self.entries()]
 
     def stop(self, wait_s: float = 15) -> int:
         """SIGTERM, and its exit status."""

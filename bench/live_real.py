@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.live_case import MIB, Gateway, plan_document
-from bench.live_streams import spoken
+from bench.live_ends import spoken
 from bench.table import CannotRunError, Row, measured
 from cotenant.domain.running import Command, EngineProcess, Health
 from cotenant.edge.engines import find_driver, processes

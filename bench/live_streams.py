@@ -1,7 +1,9 @@
-"""Streams while everything fails: engines killed, hung, cut off, full, talking nonsense; clients that leave; the
-gateway itself killed and started again. Each stream must end in a whole answer or an honest error, in time.
+"""Streams while everything fails: engines killed, hung, out of memory, slow, cut off, talking nonsense; clients
+that leave; the gateway itself killed and started again. Each stream must end in a whole answer or an honest error,
+in time.
 
-Stub engines in three models on a budget for two, so that models swap all the while.
+Nineteen of twenty on stub engines, three models on a budget for two, so that models swap all the while; the rest,
+short ones, on real llama-servers (`bench.live_streams_real`), where they are given.
 """
 
 from __future__ import annotations
@@ -14,49 +16,74 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.live_case import MIB, Gateway, plan_document
-from bench.table import Row, measured
+from bench.live_ends import spoken
+from bench.table import CannotRunError, Row, measured
 
 MODELS = ("alpha", "beta", "gamma")
-DEADLINE_S, SLACK_S = 8.0, 6.0
-FAILURES = ("hang", "die", "cut", "die-late", "stall", "garbage", "500", "not-json", "mute")
+FAILURES = ("hang", "die", "cut", "die-late", "stall", "garbage", "500", "not-json", "mute", "oom", "slow")
+SLACK_S = 6.0  # beyond its deadline a stream counts as one without an end: clients share the processors too
+_PER_S = 60.0  # streams a second on stubs
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What streams ask, how often, and what goes wrong meanwhile. `most_tokens` of an answer; something fails
+    every `gaps_s` seconds; `restarts`: how often the gateway is killed and started again."""
+
+    models: tuple[str, ...]
+    deadline_s: float
+    per_s: float
+    most_tokens: int
+    gaps_s: tuple[float, float]
+    fail: Callable[[Gateway, random.Random], None]
+    restarts: int
+    content: str = ""
 
 
 @dataclass(slots=True)
 class Ends:
-    """How streams ended, and what ended in no way that a client can tell."""
+    """How streams ended, and what ended in no way that a client can tell; the ledger as it was looked at."""
 
+    deadline_s: float = 8.0
     how: Counter[str] = field(default_factory=Counter)
     bad: list[str] = field(default_factory=list)
     down: list[tuple[float, float]] = field(default_factory=list)  # when there was no gateway
+    failures: int = 0
+    looks: int = 0
+    overruns: list[str] = field(default_factory=list)
 
     def judge(self, how: str, began: float) -> None:
         """A connection may end without a word only where the gateway itself was killed meanwhile."""
         now = time.monotonic()
         self.how[how] += 1
         killed = any(first <= now and began <= last for first, last in self.down)
-        if how in ("no end", "cut silently") or now - began > DEADLINE_S + SLACK_S:
+        if how in ("no end", "cut silently") or now - began > self.deadline_s + SLACK_S:
             self.bad.append(f"{how} after {now - began:.1f} s")
         elif how == "connection ended" and not killed:
             self.bad.append("the connection ended without a word")
 
 
-async def stream(one: Gateway, rng: random.Random, ends: Ends) -> None:
-    """One client from its request to its end."""
+async def stream(one: Gateway, case: Case, rng: random.Random, ends: Ends) -> None:
+    """One client from its request to its end; it knocks again where nobody listens just now."""
+    while ends.down and time.monotonic() < ends.down[-1][1]:
+        await asyncio.sleep(0.05)
     began = time.monotonic()
     leaves = rng.random() < 0.1
     body = {
-        "model": rng.choice(MODELS), "messages": [], "stream": rng.random() < 0.8,
-        "max_tokens": rng.randrange(2, 30),
+        "model": rng.choice(case.models), "stream": rng.random() < 0.8,
+        "messages": [{"role": "user", "content": case.content}] if case.content else [],
+        "max_tokens": rng.randrange(2, case.most_tokens),
     }  # fmt: skip
     data = json.dumps(body).encode()
     try:
-        async with asyncio.timeout(DEADLINE_S + SLACK_S):
-            how = await spoken(one.port, data, leaves=leaves)
+        async with asyncio.timeout(case.deadline_s + SLACK_S):
+            how = await spoken(one.port, data, leaves=leaves, deadline_s=case.deadline_s)
     except TimeoutError:
         how = "no end"
     except OSError:
@@ -64,109 +91,144 @@ async def stream(one: Gateway, rng: random.Random, ends: Ends) -> None:
     ends.judge(how, began)
 
 
-async def spoken(port: int, data: bytes, *, leaves: bool = False, deadline_s: float = DEADLINE_S) -> str:
-    """How a request ends for a client that reads all that comes, or leaves at once."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-    head = (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"X-Request-Timeout: {deadline_s}\r\nContent-Length: {len(data)}\r\n\r\n"
-    )
-    try:
-        writer.write(head.encode() + data)
-        if leaves:
-            await asyncio.sleep(0.05)
-            return "left"
-        answer = await reader.read(-1)
-    finally:
-        writer.close()
-    return _end_of(answer)
-
-
-def _end_of(answer: bytes) -> str:
-    """What a client makes of all the bytes that came."""
-    head, found, body = answer.partition(b"\r\n\r\n")
-    if not found:
-        return "connection ended"
-    status = head.split(b" ", 2)[1].decode("ascii", "replace")
-    if status != "200":
-        return f"error {status}" if b'"error"' in body else "cut silently"
-    if b"text/event-stream" not in head:
-        return "answer" if b'"choices"' in body else "cut silently"
-    if b"data: [DONE]" in body:
-        return "answer"
-    if b'{"error"' in body:
-        return "error in the stream"
-    return "connection ended" if not body.endswith(b"0\r\n\r\n") else "cut silently"
-
-
-async def trouble(one: Gateway, ends: Ends, rng: random.Random, until: float, restarts: int) -> None:
+async def trouble(one: Gateway, case: Case, ends: Ends, rng: random.Random, until: float) -> None:
     """Something fails every now and then."""
-    moments = sorted(rng.random() for _ in range(restarts))
     start = time.monotonic()
+    moments = sorted(start + rng.uniform(0.1, 0.9) * (until - start) for _ in range(case.restarts))
     while time.monotonic() < until:
-        await asyncio.sleep(rng.uniform(0.1, 0.5))
-        if moments and time.monotonic() > start + moments[0] * (until - start):
+        await asyncio.sleep(rng.uniform(*case.gaps_s))
+        ends.failures += 1
+        if moments and time.monotonic() > moments[0]:
             moments.pop(0)
-            killed = time.monotonic()
-            ends.down.append((killed, float("inf")))
-            one.process.send_signal(signal.SIGKILL)
-            await asyncio.to_thread(one.process.wait)
-            await asyncio.to_thread(one.start)
-            ends.down[-1] = (killed, time.monotonic())
+            await _restart(one, ends)
             continue
-        try:
-            if rng.random() < 0.3:
-                pids = one.engines()
-                if pids:
-                    os.kill(rng.choice(pids), signal.SIGKILL)
-            else:
-                told = {"fail": rng.choice(FAILURES), "times": rng.randrange(1, 3), "after": rng.randrange(3)}
-                await asyncio.to_thread(one.stub, rng.choice(MODELS), **told)
-        except (OSError, ValueError, KeyError):
-            continue  # that engine is not up just now
+        with suppress(OSError, ValueError, KeyError):  # that engine is not up just now
+            await asyncio.to_thread(case.fail, one, rng)
+
+
+async def _restart(one: Gateway, ends: Ends) -> None:
+    killed = time.monotonic()
+    ends.down.append((killed, float("inf")))
+    one.process.send_signal(signal.SIGKILL)
+    await asyncio.to_thread(one.process.wait)
+    await asyncio.to_thread(one.start)
+    ends.down[-1] = (killed, time.monotonic())
+
+
+def fail_stub(one: Gateway, rng: random.Random) -> None:
+    """An engine is killed, or told to fail its next requests."""
+    if rng.random() < 0.3:
+        pids = one.engines()
+        if pids:
+            os.kill(rng.choice(pids), signal.SIGKILL)
+        return
+    told = {"fail": rng.choice(FAILURES), "times": rng.randrange(1, 3), "after": rng.randrange(3)}
+    one.stub(rng.choice(MODELS), **told)
+
+
+async def watch(one: Gateway, ends: Ends) -> None:
+    """The ledger twice a second: what it says it gave, and what the processes that run were promised."""
+    promised = {
+        share["id"]: (share["bytes"], gpu["capacity_bytes"])
+        for gpu in one.document["gpus"] for share in gpu["replicas"]
+    }  # fmt: skip
+    while True:
+        await asyncio.sleep(0.5)
+        with suppress(OSError, ValueError, KeyError):  # no gateway just now
+            status = await asyncio.to_thread(one.status)
+            ends.looks += 1
+            for device in status["devices"]:
+                if device["held_bytes"] > device["capacity_bytes"]:
+                    ends.overruns.append(f"{device['held_bytes']} of {device['capacity_bytes']} bytes given")
+            alive = [promised[name] for name, pid in one.entries() if Path(f"/proc/{pid}/exe").exists()]
+            if alive and sum(size for size, _ in alive) > alive[0][1]:
+                ends.overruns.append(f"{len(alive)} engines run at once")
+
+
+async def _run(one: Gateway, case: Case, count: int, seed: int) -> Ends:
+    rng, ends = random.Random(seed), Ends(case.deadline_s)
+    span_s = max(20.0, count / case.per_s)
+    until = time.monotonic() + span_s
+    failing = asyncio.create_task(trouble(one, case, ends, random.Random(seed + 1), until))
+    watching = asyncio.create_task(watch(one, ends))
+    start, at, tasks = time.monotonic(), 0.0, []
+    for _ in range(count):
+        at += span_s / count * rng.uniform(0, 2)
+        await asyncio.sleep(max(0.0, start + at - time.monotonic()))
+        tasks.append(asyncio.create_task(stream(one, case, random.Random(rng.random()), ends)))
+    await asyncio.gather(*tasks)
+    await failing
+    watching.cancel()
+    return ends
+
+
+def through(one: Gateway, case: Case, count: int, seed: int) -> tuple[Ends, dict[str, object]]:
+    """All streams of a case through a gateway, which is stopped at the end; and what was wrong beside them."""
+    began = time.monotonic()
+    try:
+        ends = asyncio.run(_run(one, case, count, seed))
+    finally:
+        code = one.stop(60)
+    left = orphans(one.folder)
+    wrong: dict[str, object] = {"overruns": ends.overruns[:2]} if ends.overruns else {}
+    wrong |= {"orphans": left} if left else {}
+    wrong |= {"exit_status": code} if code else {}
+    wrong |= {"bad": ends.bad[:3]} if ends.bad else {}
+    told = {
+        "ended": sum(ends.how.values()) - len(ends.bad), "ends": dict(ends.how.most_common()),
+        "failures": ends.failures, "ledger_looks": ends.looks, "wall_s": round(time.monotonic() - began),
+    }  # fmt: skip
+    return ends, told | wrong
+
+
+def orphans(folder: Path) -> list[int]:
+    """Processes that still run and were started with a path in this folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder).encode() in place.read_bytes():
+                found.append(int(place.parent.name))
+    return found
+
+
+def on_stubs(count: int, seed: int = 0) -> dict[str, object]:
+    """Streams on stub engines."""
+    with tempfile.TemporaryDirectory() as folder:
+        document = plan_document(dict.fromkeys(MODELS, 100 * MIB), 220 * MIB, slots=16)
+        settings = ("--residency", "500ms", "--patience", "1s", "--drain", "2s", "--quiet")
+        one = Gateway(Path(folder), document, *settings, stub=("--token-s", "0.01"))
+        case = Case(MODELS, 8.0, _PER_S, 30, (0.5, 2.0), fail_stub, restarts=1 + count // 4000)
+        return through(one, case, count, seed)[1]
+
+
+def ended(count: int, program: Path | None = None, models: str = "") -> tuple[float, Mapping[str, object]]:
+    """The share of streams that ended as they should; nothing where anything else was wrong."""
+    from bench.live_streams_real import on_servers
+
+    real = count // 20
+    details: dict[str, object] = {"streams": count}
+    parts: list[Mapping[str, object]] = []
+    try:
+        parts.append(on_servers(real, program, models))
+        details["real"] = parts[0]
+    except CannotRunError as error:
+        real = 0
+        details["real"] = f"none: {error}"
+    parts.append(on_stubs(count - real))
+    details["stubs"] = parts[-1]
+    if any(set(part) & {"overruns", "orphans", "exit_status"} for part in parts):
+        return 0.0, details
+    return _total(parts) / count, details
+
+
+def _total(parts: Sequence[Mapping[str, object]]) -> int:
+    return sum(one for part in parts if isinstance(one := part["ended"], int))
 
 
 def resident(pid: int) -> int:
     """Resident kB of a process."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
-
-
-async def _run(one: Gateway, count: int, seed: int, span_s: float, restarts: int) -> Ends:
-    rng, ends = random.Random(seed), Ends()
-    until = time.monotonic() + span_s
-    failing = asyncio.create_task(trouble(one, ends, random.Random(seed + 1), until, restarts))
-    tasks = []
-    for _ in range(count):
-        await asyncio.sleep(span_s / count * rng.uniform(0, 2))
-        tasks.append(asyncio.create_task(stream(one, random.Random(rng.random()), ends)))
-    await asyncio.gather(*tasks)
-    await failing
-    return ends
-
-
-def ended(count: int, seed: int = 0) -> tuple[float, Mapping[str, object]]:
-    """The share of streams that ended as they should."""
-    with tempfile.TemporaryDirectory() as folder:
-        document = plan_document(dict.fromkeys(MODELS, 100 * MIB), 220 * MIB, slots=4)
-        settings = ("--residency", "500ms", "--patience", "1s", "--drain", "2s", "--quiet")
-        one = Gateway(Path(folder), document, *settings, environment={"STUB_TOKEN_S": "0.01"})
-        try:
-            ends = asyncio.run(_run(one, count, seed, span_s=max(20.0, count / 25), restarts=1))
-            status = one.status()
-            sound = all(one["held_bytes"] <= one["capacity_bytes"] for one in status["devices"])
-            pids = one.engines()
-        finally:
-            code = one.stop(30)
-        orphans = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-        details: dict[str, object] = {
-            "streams": count, "ends": dict(ends.how.most_common()), "ledger_intact": sound,
-            "orphans": len(orphans), "drained": code == 0,
-        }  # fmt: skip
-        if ends.bad:
-            details["bad"] = ends.bad[:3]
-        whole = sound and not orphans and code == 0
-        return (sum(ends.how.values()) - len(ends.bad)) / count if whole else 0.0, details
 
 
 def leak(count: int) -> tuple[float, Mapping[str, object]]:
@@ -196,9 +258,9 @@ async def _well(one: Gateway, count: int) -> None:
     await asyncio.gather(*(client() for _ in range(count)))
 
 
-def rows(count: int) -> list[Row]:
+def rows(count: int, program: Path | None = None, models: str = "") -> list[Row]:
     """The two rows."""
     return [
-        measured("streams_ended", "share", ">= 1", lambda: ended(count)),
-        measured("leak", "%", "< 5", lambda: leak(max(200, count // 4))),
+        measured("streams_ended", "share", ">= 1", lambda: ended(count, program, models)),
+        measured("leak", "%", "< 5", lambda: leak(min(1500, max(200, count // 4)))),
     ]

@@ -7,7 +7,8 @@ nothing but Python. Its answers are words ``w0 w1 w2 ...``, as many as max_token
 
 MODE: ``hang`` (nothing comes), ``die`` (the process kills itself), ``cut`` (the connection ends after K
 tokens), ``die-late`` (dies after K tokens), ``stall`` (silent after K tokens), ``garbage`` (no HTTP), ``500``, ``not-json``,
-``wrong`` (an empty answer, 200), ``health`` (health says 503 from now on), ``mute`` (health does not answer).
+``wrong`` (an empty answer, 200), ``health`` (health says 503 from now on), ``mute`` (health does not answer), ``oom``
+(it asks for more memory than its limit, answers 500 and ends), ``slow`` (a second for each token).
 """
 
 from __future__ import annotations
@@ -163,6 +164,8 @@ class Connection(asyncio.Protocol):
             return self.transport.close()
         if mode == "500":
             return self.send(500, {"error": {"message": "CUDA error: out of memory"}})
+        if mode == "oom":
+            return self._run_out_of_memory()
         if mode == "not-json":
             return self.send(200, b"<html>oops</html>", "text/html")
         stub.running += 1
@@ -170,6 +173,17 @@ class Connection(asyncio.Protocol):
             await self._words(path, given, mode)
         finally:
             stub.running -= 1
+
+    def _run_out_of_memory(self) -> None:
+        """A real limit, a real MemoryError; as engines do, it answers once and is gone."""
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (2**28, 2**28))
+        try:
+            bytearray(2**30)
+        except MemoryError:
+            self.send(500, {"error": {"message": "out of memory"}})
+            asyncio.get_running_loop().call_later(0.05, os._exit, 1)
 
     async def _words(self, path: str, given: dict[str, Any], mode: str) -> None:
         stub = self.stub
@@ -184,14 +198,15 @@ class Connection(asyncio.Protocol):
                 },
             )
         count = int(given.get("max_tokens") or given.get("max_completion_tokens") or 4)
+        token_s = 1.0 if mode == "slow" else stub.token_s
         wrong = mode == "wrong" or (stub.wrong_after_wake and stub.woken)
         words = ["" if wrong else f"w{n} " for n in range(count)]
         chat = path == "/v1/chat/completions"
         kind = "chat.completion" if chat else "text_completion"
         base = {"id": "stub", "created": 1, "model": given.get("model")}
         if not given.get("stream"):
-            if stub.token_s:
-                await asyncio.sleep(stub.token_s * count)
+            if token_s:
+                await asyncio.sleep(token_s * count)
             stub.tokens += count
             text = "".join(words)
             choice = {"message": {"role": "assistant", "content": text}} if chat else {"text": text}
@@ -216,8 +231,8 @@ class Connection(asyncio.Protocol):
                 if mode == "stall":
                     await asyncio.sleep(3600)
                 return self.transport.close()
-            if stub.token_s:
-                await asyncio.sleep(stub.token_s)
+            if token_s:
+                await asyncio.sleep(token_s)
             part = {"delta": {"content": word}} if chat else {"text": word}
             self._event(
                 base | {"object": kind + ".chunk", "choices": [{"index": 0, "finish_reason": None, **part}]}
