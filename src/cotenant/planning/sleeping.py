@@ -18,13 +18,13 @@ from math import inf
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Turns
-from cotenant.planning.candidates import Ways, undominated
 from cotenant.planning.folds import with_folds
 from cotenant.planning.problem import Assignment, Candidate, Placement
 from cotenant.planning.solved import Progress, Solved, problem_of, solve, solve_ways
 from cotenant.planning.spare import keep_spare
 from cotenant.planning.turn_bytes import together
 from cotenant.planning.turns import judge, modes_of
+from cotenant.planning.ways import Ways, undominated
 
 MOST_SLEEPERS = 6  # whose every deal into groups is looked at
 MOST_DEALS = 60
