@@ -1,6 +1,7 @@
 """The quantile of a random total against closed forms, finer grids and simulation."""
 
 import random
+import sys
 from math import exp, factorial
 
 import pytest
@@ -122,3 +123,25 @@ def test_absurdly_wide_sizes_still_end() -> None:
     absurd = length_model(Lengths(1, 10_000_000)).cells()
     assert 0 < poisson_total(3.0, absurd, 0.01) < 1e12
     assert 0 < fixed_total(3, absurd, 0.01) < 1e12
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 300),
+    st.lists(st.tuples(st.floats(0.01, 1), st.floats(0.001, 1)), min_size=2, max_size=20),
+    st.sampled_from([0.1, 0.01, 0.001]),
+)
+def test_numpy_finds_the_same_cell(number: int, pairs: list[tuple[float, float]], overflow: float) -> None:
+    """An answer does not depend on who has loaded what."""
+    pytest.importorskip("numpy")
+    whole = sum(p for _, p in pairs)
+    atoms = tuple((x, p / whole) for x, p in pairs)
+
+    def answer() -> float:
+        compound._fixed_share.cache_clear()
+        return fixed_total(number, atoms, overflow)
+
+    with_numpy = answer()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(sys.modules, "numpy")
+        assert answer() == with_numpy

@@ -12,13 +12,14 @@ neighbouring cells so that means hold exactly, and the answer is a cell's upper 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from math import ceil, exp, sqrt
 from operator import mul
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from cotenant.estimation.normal import normal_quantile
 
@@ -30,6 +31,7 @@ _SMOOTH_ATOMS = 16  # a fixed number of sizes from fewer values than this may ha
 _UNDERFLOW = 500.0  # exp of minus this is still a normal number
 _MANY = 60  # this many sizes hide their lattice anyway: half a size is less than 0.7 % of the total
 
+T = TypeVar("T")
 Atoms = tuple[tuple[float, float], ...]  # (size, probability); probabilities sum to 1
 
 Search = Callable[[float, Atoms, float, float, tuple[int, int]], float]
@@ -193,20 +195,33 @@ def _reaches(target: float, probabilities: Iterable[float], cells: int) -> int:
 def _convolution_power(number: int, cells: list[float], limit: int) -> list[float]:
     """Square and multiply, keeping cells below `limit`.
 
-    Probabilities are fixed-point numbers of `_POINT` bytes, laid out side by side in one long integer: its square
-    holds the convolution (Kronecker's substitution), in a quarter of the time of sums cell by cell. Each product
-    is rounded down by less than 2^-72.
+    In numpy where somebody has loaded it already (a planner, a server), in a twentieth of the time, else in plain
+    integers, so that one estimate need not load it. Both stay within 1e-12 of the truth, and what is asked of them
+    is a cell's number.
     """
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and hasattr(numpy, "convolve"):  # one that is being loaded has not all of it yet
+        power = _power_of(numpy.array(cells[:limit]), number, partial(_convolved_arrays, numpy, limit))
+        return list(map(float, power))
     base = cells[:limit]
-    power = _Laid(int.from_bytes(b"".join(map(_fixed, base)), "little"), len(base))
-    result: _Laid | None = None
+    laid = _Laid(int.from_bytes(b"".join(map(_fixed, base)), "little"), len(base))
+    return _power_of(laid, number, partial(_convolved, limit=limit)).cells()
+
+
+def _power_of(power: T, number: int, product: Callable[[T, T], T]) -> T:
+    """`power` to the `number`-th, at least 1."""
+    result: T | None = None
     while True:
         if number & 1:
-            result = power if result is None else _convolved(result, power, limit)
+            result = power if result is None else product(result, power)
         number >>= 1
         if not number:
-            return [] if result is None else result.cells()
-        power = _convolved(power, power, limit)
+            return power if result is None else result
+        power = product(power, power)
+
+
+def _convolved_arrays(numpy: Any, limit: int, first: Any, second: Any) -> Any:
+    return numpy.convolve(first, second)[:limit]
 
 
 _POINT = 9  # bytes below the point
@@ -215,7 +230,11 @@ _ONE = 1 << 8 * _POINT
 
 
 class _Laid(NamedTuple):
-    """`size` cells in one integer, the first one lowest."""
+    """`size` cells in one integer, the first one lowest: probabilities as fixed-point numbers of `_POINT` bytes.
+
+    The product of two such integers holds the convolution (Kronecker's substitution), in a quarter of the time of
+    sums cell by cell. Each product is rounded down by less than 2^-72.
+    """
 
     packed: int
     size: int
@@ -233,10 +252,13 @@ def _fixed(probability: float) -> bytes:
 def _convolved(first: _Laid, second: _Laid, limit: int) -> _Laid:
     """Their convolution below `limit`, its point moved back."""
     count = min(limit, first.size + second.size - 1)
-    data = (first.packed * second.packed).to_bytes(_SLOT * (first.size + second.size), "little")
-    low = bytes(_POINT)
-    kept = b"".join([data[at + _POINT : at + _SLOT] + low for at in range(0, _SLOT * count, _SLOT)])
-    return _Laid(int.from_bytes(kept, "little"), count)
+    return _Laid((first.packed * second.packed >> 8 * _POINT) & _whole_parts(count), count)
+
+
+@lru_cache(maxsize=512)
+def _whole_parts(cells: int) -> int:
+    """Ones where what lies above each cell's point moves to."""
+    return int.from_bytes((b"\xff" * (_SLOT - _POINT) + bytes(_POINT)) * cells, "little")
 
 
 def poisson_quantile(mean: float, p: float) -> int:

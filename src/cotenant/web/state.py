@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
@@ -67,6 +68,7 @@ class State:
         asked = {"fleet": first_example(), "seed": 0, "replay": False, "why": False}
         self.board.submit("the page's own", "plan", asked, {}, question_key("plan", asked))
         await self.catalogue()
+        await self.quick(partial(import_module, "numpy"))  # estimates under traffic are sooner with it
 
     async def catalogue(self) -> Asset:
         """What there is to choose from, packed once."""
