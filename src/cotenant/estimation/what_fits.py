@@ -26,16 +26,27 @@ def fitting_settings(found: Estimate, with_sequences: Judge, with_length: Judge)
 
 def fitting_concurrency(found: Estimate, concurrent: int, with_concurrency: Judge) -> str:
     """``fits with concurrent 11``; "" where it fits or not even one does."""
-    most = 0 if found.fits else most_that(_fits(with_concurrency), concurrent - 1)
+    surely = min(rank.kv_cache.bytes.low for rank in found.per_gpu)
+    near = concurrent * surely // (found.kv_cache.needed_bytes or 1)
+    most = 0 if found.fits else most_that(_fits(with_concurrency), concurrent - 1, near)
     return f"fits with concurrent {most:,}" if most else ""
 
 
-def most_that(holds: Callable[[int], bool], most: int) -> int:
-    """The largest whole number from 1 to `most` that holds, 0 where none does; what holds, holds for fewer."""
+def most_that(holds: Callable[[int], bool], most: int, near: int | None = None) -> int:
+    """The largest whole number from 1 to `most` that holds, 0 where none does; what holds, holds for fewer.
+
+    Asked in halves; from `near` outwards, in steps that double, where the answer is likely to be close to it.
+    """
     low, high = 0, most
+    step, place = 1, (most + 1) // 2 if near is None else max(1, min(near, most))
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
+        asked = middle if near is None or not low < place <= high else place
+        if holds(asked):
+            low, place = asked, asked + step
+        else:
+            high, place = asked - 1, asked - step
+        step *= 2
     return low
 
 

@@ -17,6 +17,7 @@ from cotenant.web.assets import packed_answer
 from cotenant.web.documents import written
 from cotenant.web.estimates import estimate_bytes
 from cotenant.web.guard import Guard, Rules
+from cotenant.web.memo import question_key
 from cotenant.web.names import checked_words
 from cotenant.web.questions import questions
 from cotenant.web.running import running
@@ -92,8 +93,12 @@ def _facts(state: State) -> APIRouter:
         """What one replica takes of a card: the bytes of `cotenant estimate --json`."""
         words = body.model_dump(exclude_none=True)
         checked_words(words)
-        model = await state.model(words["model"])
-        return Response(estimate_bytes(words, model), media_type="application/json")
+        key = question_key("estimate", words)
+        answer = state.estimates.find(key)
+        if answer is None:
+            answer = estimate_bytes(words, await state.model(words["model"]))
+            state.estimates.keep(key, answer)
+        return Response(answer, media_type="application/json")
 
     @router.get("/live", response_model=dict[str, Any])
     async def live() -> Response:

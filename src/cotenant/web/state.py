@@ -20,7 +20,7 @@ from cotenant.web.catalogue import catalogue_document, first_example
 from cotenant.web.documents import compact
 from cotenant.web.jobs import Board, Bounds
 from cotenant.web.live import Gateway
-from cotenant.web.memo import question_key
+from cotenant.web.memo import Memo, question_key
 from cotenant.web.shelf import Shelf
 from cotenant.web.work import open_fleet, plan_of
 
@@ -50,6 +50,7 @@ class State:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.shelf, self.assets = Shelf(), Assets()
+        self.estimates = Memo(8 * 2**20)
         self.board = Board(options.bounds)
         self.short = Board(
             Bounds(
