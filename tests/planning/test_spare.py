@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cotenant import plan
+from cotenant import load_fleet, plan
 from cotenant.domain.plan import Plan
 from cotenant.planning.check import find_faults
 from cotenant.planning.launch import reestimate
@@ -15,6 +15,7 @@ from cotenant.planning.wishes import wishes_of
 from cotenant.report.document import plan_document
 from tests.planning.fleets import fleet
 from tests.planning.test_promise import asked
+from tests.planning.test_turns import DAY, NIGHT, sleepy
 
 SHOP = [{"type": "L4", "price": "$0.4/h"}, {"type": "A100-80GB-SXM", "price": "$1.8/h"}]
 
@@ -94,3 +95,40 @@ def test_promises_are_kept_beside_a_spare() -> None:
     found = plan({"gpus": SHOP, "models": [asked("a", 0.2, {"tpot": "90ms"})], "spare": "gpu"}, replay=True)
     assert found.promises_held
     assert sum(gpu.spare for gpu in found.gpus) == 1
+
+
+def turning(host: str, **node: Any) -> dict[str, Any]:
+    """Four models of 14 GiB in two pairs of day and night."""
+    gpus = [{"type": "L4", "price": "$0.4/h", "node": {"host_memory": host, **node}}]
+    return {"gpus": gpus, "spare": "gpu", "models": [
+        sleepy("a", DAY), sleepy("b", NIGHT), sleepy("c", DAY), sleepy("d", NIGHT)]}  # fmt: skip
+
+
+def test_a_spare_beside_models_that_take_turns() -> None:
+    """Two cards for two pairs and an empty one, where four and an empty one would be without turns."""
+    question = load_fleet(turning("64GiB"))
+    found = plan(question)
+    assert {turns.mode for turns in found.turns} == {"sleep-1"}
+    assert len(found.turns) == 2
+    assert [gpu.spare for gpu in found.gpus] == [False, False, True]
+    assert found.cost_per_hour == pytest.approx(1.2)
+    assert found.turns[0].saves_per_hour == pytest.approx(0.8)
+    assert found.gap == 0
+    assert not list(find_faults(found, question, reestimate(question)))
+
+
+def test_the_host_of_a_spare_holds_what_comes_to_it() -> None:
+    """Two pairs sleep in 27 GiB of a host each, 54 in one; whichever card is lost brings 27 to the spare's."""
+    cards = {"type": "L4", "count": 3, "node": {"size": 3, "host_memory": "40GiB"}}
+    found = plan({**turning(""), "gpus": [cards]})
+    assert [turns.mode for turns in found.turns] == ["sleep-2", "sleep-2"]
+    pairs = {"type": "L4", "count": 3, "node": {"size": 2, "host_memory": "60GiB"}}
+    apart = load_fleet({**turning(""), "gpus": [pairs]})
+    answer = plan(apart)
+    assert [turns.mode for turns in answer.turns] == ["sleep-1", "sleep-1"]
+    assert len({gpu.device.node for gpu in answer.gpus}) == 2
+    smaller = load_fleet({**turning(""), "gpus": [{**pairs, "node": {"size": 2, "host_memory": "20GiB"}}]})
+    faults = list(find_faults(answer, smaller, reestimate(smaller)))
+    assert {fault.split(":")[0] for fault in faults if "host memory" in fault} == {
+        f"node {gpu.device.node}" for gpu in answer.gpus
+    }

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from bench.brute_force import compare
 from cotenant import load_fleet, plan, simulate
 from cotenant.planning.candidates import ways_of
 from cotenant.planning.check import find_faults
@@ -73,6 +74,12 @@ def test_what_one_card_holds_is_not_split_into_stages() -> None:
     assert not [one for one in found.dropped if one.candidate.pipeline_parallel_size > 1]
 
 
+def test_thirds_leave_room_for_a_neighbour_that_halves_do_not() -> None:
+    """18.7 and 23.3 GiB are too much for an L40S with headroom, 13.4 and 23.3 are not; a third card is there."""
+    found = compare("plain", 86)
+    assert found.planned == pytest.approx(found.truth) == pytest.approx(3.75)
+
+
 def test_a_spare_for_one_card_holds_all_stages() -> None:
     answer = plan(question("mistralai/Mistral-Small-24B-Instruct-2501") | {"spare": "gpu"})
     assert (len(answer.gpus), sum(gpu.spare for gpu in answer.gpus)) == (6, 3)
@@ -83,6 +90,7 @@ def test_which_splits_are_tried() -> None:
     assert list(in_stages("vllm", 8, 40, held=4, refused=none, copied=none)) == [Split(1, 3)]
     assert [one.size for one in in_stages("vllm", 8, 40, held=None, refused=none, copied=none)] == [3, 5, 6, 6, 7]
     assert list(in_stages("vllm", 8, 40, held=1, refused=none, copied=none)) == []
+    assert list(in_stages("vllm", 8, 40, held=2, refused=none, copied=none)) == [Split(1, 3)]
     assert list(in_stages("vllm", 4, 40, held=1, refused=[4], copied=none)) == [Split(2, 2), Split(1, 4)]
     assert list(in_stages("vllm", 4, 3, held=1, refused=[4], copied=none)) == [Split(2, 2)]
     assert list(in_stages("llama.cpp", 8, 40, held=None, refused=none, copied=none)) == []

@@ -240,6 +240,10 @@ def _turns(plan: Plan, fleet: Fleet) -> Iterator[str]:
                     for share in _all_shares(gpu)
                     if share.replica == replica.id
                 )
+    for offer, node in {(gpu.device.offer, gpu.device.node) for gpu in plan.gpus if gpu.spare}:
+        moving = _moving(plan, offer, node)
+        if moving:
+            held[offer, node] += moving
     for (offer, node), size in held.items():
         limit = fleet.gpus[offer].host_memory_bytes
         if limit is None or size > limit:
@@ -250,6 +254,22 @@ def _turns(plan: Plan, fleet: Fleet) -> Iterator[str]:
             of = _group(plan, models[0]) if models else None
             if of is None or sleeper.asleep_bytes != _asleep(plan, gpu, of, sleeper.share.replica):
                 yield f"{_name(gpu)}: {sleeper.share.replica} sleeps otherwise than its turns say"
+
+
+def _moving(plan: Plan, offer: int, node: int) -> int:
+    """The most host memory that sleepers of one lost card bring to another node with a spare for it."""
+    hosted = {name for turns in plan.turns if turns.mode == "sleep-1" for name in turns.models}
+    weights: dict[str, int] = defaultdict(int)
+    for gpu in plan.gpus:
+        for share in _all_shares(gpu):
+            weights[share.replica] += share.weights_bytes
+    model_of = {replica.id: replica.model for replica in plan.replicas}
+    lost = [
+        sum(weights[share.replica] for share in _all_shares(gpu) if model_of.get(share.replica) in hosted)
+        for gpu in plan.gpus
+        if gpu.device.offer == offer and gpu.device.node != node
+    ]
+    return max(lost, default=0)
 
 
 def _wishes(plan: Plan, fleet: Fleet) -> Iterator[str]:

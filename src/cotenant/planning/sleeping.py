@@ -6,6 +6,10 @@ busy share and slack are those of its members together. Each deal is solved as a
 of equals the one with the fewest sleepers. The least of the deals' bounds is a bound for all of them, as long as
 every deal was solved (`MOST_DEALS`); beyond, groups are merged two by two while that pays, and nothing is claimed
 of the gap.
+
+Host memory is shared by all that sleep in a node: where it does not hold them all, the deal is solved again with
+modes that need none. Where the fleet asks for a spare, each deal keeps one; the host memory of the spare's node
+must then hold what sleeps in it and what any one card of its type brings along when it fails.
 """
 
 from __future__ import annotations
@@ -18,9 +22,10 @@ from math import inf
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Turns
+from cotenant.engines.sleeping import SLEEP_1
 from cotenant.planning.folds import with_folds
 from cotenant.planning.problem import Assignment, Candidate, Placement
-from cotenant.planning.solved import Progress, Solved, problem_of, solve, solve_ways
+from cotenant.planning.solved import Dealt, Progress, Solved, problem_of, solve, solve_ways
 from cotenant.planning.spare import keep_spare
 from cotenant.planning.turn_bytes import together
 from cotenant.planning.turns import judge, modes_of
@@ -34,10 +39,11 @@ Group = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Deal:
-    """One way to deal the models into groups, solved."""
+    """One way to deal the models into groups, solved; `bound` is below every placement of it."""
 
     groups: tuple[Group, ...]
     solved: Solved
+    bound: float
 
     @property
     def cost(self) -> float:
@@ -45,7 +51,7 @@ class _Deal:
 
 
 def solve_fleet(fleet: Fleet, *, fold: bool = True, progress: Progress = lambda _: None) -> Solved:
-    """The placement of a fleet: with a spare where it asks for one, else with turns where they cost less; with
+    """The placement of a fleet: with a spare where it asks for one, with turns where they cost less, with
     adapters folded onto one base where that costs less still (`fold`), and then of the fleet so folded."""
 
     def refine(asked: Fleet) -> Solved:
@@ -57,12 +63,10 @@ def solve_fleet(fleet: Fleet, *, fold: bool = True, progress: Progress = lambda 
 
 def refined(solved: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:
     """A placement of everybody awake on all cards, made to keep a spare or to take turns."""
-    if solved.fleet.spare == "none":
-        return with_turns(solved, strictly=strictly, progress=progress)
-    if not solved.feasible:
-        return solved
-    spared = keep_spare(solved, strictly=strictly, progress=progress)
-    return spared or replace(solved, feasible=False, lacks_spare=True)
+    if solved.fleet.spare != "none" and solved.feasible:
+        spared = keep_spare(solved, strictly=strictly, progress=progress)
+        solved = spared or replace(solved, feasible=False, lacks_spare=True)
+    return with_turns(solved, strictly=strictly, progress=progress)
 
 
 def with_turns(awake: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:
@@ -73,13 +77,12 @@ def with_turns(awake: Solved, *, strictly: bool = False, progress: Progress = la
     if len(sleepers) < 2 or not any(blocks.of(pair) for pair in _pairs(sleepers)):
         return awake
     progress("looking at who may take turns")
-    first = _Deal(tuple((number,) for number in range(len(fleet.models))), awake)
+    alone = tuple((number,) for number in range(len(fleet.models)))
+    first = _Deal(alone, awake, awake.placement.lower_bound if awake.feasible else inf)
     deals, complete = _all_deals(fleet, sleepers, blocks)
-    found = [_solved(fleet, blocks, groups) for groups in deals] if complete else _merged(fleet, first, blocks)
+    found = _each(fleet, first, blocks, deals) if complete else _merged(fleet, first, blocks)
     best = min([first, *found], key=lambda deal: (round(deal.cost, 9), -len(deal.groups)))
-    bound = min(
-        (deal.solved.placement.lower_bound for deal in (first, *found) if deal.solved.feasible), default=0.0
-    )
+    bound = min(deal.bound for deal in (first, *found))
     if best.cost == inf:
         return awake
     return _expanded(fleet, best, awake, blocks, bound if complete else None)
@@ -94,23 +97,23 @@ class _Blocks:
 
     def __init__(self, fleet: Fleet, ways: Sequence[Ways], strictly: bool) -> None:
         self.fleet, self.ways, self.strictly = fleet, ways, strictly
-        self._known: dict[Group, tuple[Candidate, ...]] = {}
-        self._turns: dict[tuple[Group, tuple[int, ...]], Turns] = {}
+        self._known: dict[tuple[Group, bool], tuple[Candidate, ...]] = {}
+        self._turns: dict[int, Turns] = {}  # by the members of a candidate, which are kept
 
-    def of(self, group: Group) -> tuple[Candidate, ...]:
-        """Its candidates (numbered by the group's first model); none where they may not take turns."""
-        if group not in self._known:
-            self._known[group] = self.ways[group[0]].candidates if len(group) == 1 else tuple(self._shared(group))
-        return self._known[group]
+    def of(self, group: Group, *, hosted: bool = True) -> tuple[Candidate, ...]:
+        """Its candidates (numbered by the group's first model); none where they may not take turns. Without
+        `hosted` nobody sleeps in host memory."""
+        if len(group) == 1:
+            return self.ways[group[0]].candidates
+        if (group, hosted) not in self._known:
+            self._known[group, hosted] = tuple(self._shared(group, hosted))
+        return self._known[group, hosted]
 
     def turns(self, candidate: Candidate) -> Turns:
         """The turns of a candidate of several members."""
-        return self._turns[self._key(candidate.members)]
+        return self._turns[id(candidate.members)]
 
-    def _key(self, members: Sequence[Candidate]) -> tuple[Group, tuple[int, ...]]:
-        return tuple(one.request for one in members), tuple(map(id, members))
-
-    def _shared(self, group: Group) -> Iterator[Candidate]:
+    def _shared(self, group: Group, hosted: bool) -> Iterator[Candidate]:
         requests = [self.fleet.models[number] for number in group]
         names = {one.name for one in requests}
         if any(names & set(one.apart_from) for one in requests):
@@ -118,16 +121,17 @@ class _Blocks:
         pins = [set(one.pin_gpus) for one in requests if one.pin_gpus]
         if pins and not set.intersection(*pins):
             return
+        modes = [mode for mode in modes_of(requests) if hosted or mode != SLEEP_1]
         for number, offer in enumerate(self.fleet.gpus):
             sizes = {one.tensor_parallel_size for one in self.ways[group[0]].candidates if one.offer == number}
             for size in sorted(sizes):
                 each = [self._single(member, number, size) for member in group]
                 found = []
                 for chosen in list(product(*each))[:_MOST_WAYS]:
-                    for mode in modes_of(requests):
+                    for mode in modes:
                         turns = judge(requests, chosen, offer.gpu, mode, offer.host_memory_bytes)
                         if isinstance(turns, Turns):
-                            self._turns[self._key(chosen)] = turns
+                            self._turns[id(chosen)] = turns
                             found.append(_together(chosen, turns))
                             break
                 yield from undominated(found)
@@ -140,7 +144,7 @@ class _Blocks:
         ]
 
 
-def _together(chosen: Sequence[Candidate], turns: Turns) -> Candidate:
+def _together(chosen: tuple[Candidate, ...], turns: Turns) -> Candidate:
     """A group as one candidate: the most that it ever takes, awake or while one of them loads."""
     claim, peak = together(chosen, turns.mode)
     return replace(
@@ -150,7 +154,7 @@ def _together(chosen: Sequence[Candidate], turns: Turns) -> Candidate:
         busy=min(1.0, sum(one.busy for one in chosen)),
         slack=min(one.slack for one in chosen),
         quality_rank=sum(one.quality_rank for one in chosen),
-        members=tuple(chosen),
+        members=chosen,
     )
 
 
@@ -182,6 +186,15 @@ def partitions(items: tuple[int, ...]) -> Iterator[tuple[Group, ...]]:
             yield (*smaller[:place], (first, *group), *smaller[place + 1 :])
 
 
+def _each(fleet: Fleet, first: _Deal, blocks: _Blocks, deals: Sequence[tuple[Group, ...]]) -> list[_Deal]:
+    found: list[_Deal] = []
+    least = first.cost
+    for groups in deals:
+        found.append(_solved(fleet, blocks, groups, least))
+        least = min(least, found[-1].cost)
+    return found
+
+
 def _merged(fleet: Fleet, first: _Deal, blocks: _Blocks) -> list[_Deal]:
     """From everybody alone, the merge of two groups that saves most, again and again while one saves anything."""
     found: list[_Deal] = []
@@ -192,7 +205,7 @@ def _merged(fleet: Fleet, first: _Deal, blocks: _Blocks) -> list[_Deal]:
             merged = tuple(sorted((*one, *other)))
             if left > 0 and blocks.of(merged):
                 groups = tuple(sorted({*best.groups, merged} - {one, other}))
-                tried.append(_solved(fleet, blocks, groups))
+                tried.append(_solved(fleet, blocks, groups, best.cost))
                 left -= 1
         better = [deal for deal in tried if deal.cost < best.cost - 1e-9]
         if not better:
@@ -207,25 +220,56 @@ def _group_pairs(fleet: Fleet, groups: Sequence[Group]) -> Iterator[tuple[Group,
     return ((one, other) for place, one in enumerate(able) for other in able[place + 1 :])
 
 
-def _solved(fleet: Fleet, blocks: _Blocks, groups: tuple[Group, ...]) -> _Deal:
-    """The deal as a fleet whose models are groups."""
+def _solved(fleet: Fleet, blocks: _Blocks, groups: tuple[Group, ...], least: float) -> _Deal:
+    """The deal as a fleet whose models are groups; a spare is looked for where it may cost `least` or less."""
+    first = _solved_so(fleet, blocks, groups, least, hosted=True)
+    if not first.solved.feasible or _hosts_hold(first.solved, blocks):
+        return first
+    again = _solved_so(fleet, blocks, groups, least, hosted=False)
+    return replace(again, bound=min(first.bound, again.bound))
+
+
+def _solved_so(fleet: Fleet, blocks: _Blocks, groups: tuple[Group, ...], least: float, *, hosted: bool) -> _Deal:
     name_of = {fleet.models[member].name: _name(fleet, group) for group in groups for member in group}
     models = tuple(_as_one([fleet.models[number] for number in group], name_of) for group in groups)
     ways = tuple(
-        Ways(tuple(replace(one, request=place) for one in blocks.of(group)), blocks.ways[group[0]].refusals)
+        Ways(
+            tuple(replace(one, request=place) for one in blocks.of(group, hosted=hosted)),
+            blocks.ways[group[0]].refusals,
+        )
         for place, group in enumerate(groups)
     )
     solved = solve_ways(replace(fleet, models=models), ways, nearest=False, strictly=blocks.strictly)
-    return _Deal(groups, replace(solved, feasible=solved.feasible and _hosts_hold(solved, blocks)))
+    if not solved.feasible:
+        return _Deal(groups, solved, inf)
+    bound = solved.placement.lower_bound
+    if fleet.spare != "none":
+        if bound > least + 1e-9:
+            return _Deal(groups, replace(solved, feasible=False), bound)
+        spared = keep_spare(solved, strictly=blocks.strictly)
+        if spared is None:
+            return _Deal(groups, replace(solved, feasible=False), inf)
+        solved, bound = spared, spared.placement.lower_bound
+    return _Deal(groups, solved, bound)
 
 
 def _hosts_hold(solved: Solved, blocks: _Blocks) -> bool:
-    """Whether each node's memory holds all that sleep in it, of all groups together."""
+    """Whether each node's memory holds all that sleep in it, of all groups together, and where spare cards are
+    also what sleeps on any one card elsewhere."""
+    cards = solved.problem.cards
     held: dict[tuple[int, int], int] = defaultdict(int)
+    brought: dict[int, int] = defaultdict(int)  # by card, what would move with it
     for one in solved.placement.assignments:
         if one.candidate.members:
-            card = solved.problem.cards[one.cards[0][0]]
-            held[card.offer, card.node] += blocks.turns(one.candidate).host_bytes
+            size = blocks.turns(one.candidate).host_bytes
+            first = cards[one.cards[0][0]]
+            held[first.offer, first.node] += size
+            for card in one.cards[0]:
+                brought[card] += size
+    for place in {(cards[number].offer, cards[number].node) for number in solved.placement.spare}:
+        others = [size for card, size in brought.items()
+                  if cards[card].offer == place[0] and cards[card].node != place[1]]  # fmt: skip
+        held[place] += max(others, default=0)
     return all(
         not size or size <= (solved.fleet.gpus[offer].host_memory_bytes or 0) for (offer, _), size in held.items()
     )
@@ -252,28 +296,39 @@ def _as_one(requests: Sequence[ModelRequest], name_of: dict[str, str]) -> ModelR
 
 def _expanded(fleet: Fleet, best: _Deal, awake: Solved, blocks: _Blocks, bound: float | None) -> Solved:
     """The best deal in the numbers of the fleet's own models."""
-    placement, groups = best.solved.placement, best.groups
+    problem = problem_of(fleet, [each.candidates for each in blocks.ways])
+    dealt = best.solved
+    value = dealt.placement.objective_value
+    saves = awake.placement.objective_value - value if awake.feasible else None
+    gap = None if bound is None else 0.0 if value <= bound + 1e-6 else (value - bound) / value
+
+    def expanded(placement: Placement) -> Placement:
+        members = _members(placement, best.groups, blocks, saves)
+        return replace(members, lower_bound=bound or 0.0, gap=gap, proven=gap == 0.0)
+
+    return Solved(
+        fleet=fleet,
+        ways=awake.ways,
+        problem=replace(problem, cards=dealt.problem.cards, contention=dealt.problem.contention),
+        placement=expanded(dealt.placement),
+        calm=dealt.calm,
+        feasible=True,
+        dealt=Dealt(dealt, expanded),
+    )
+
+
+def _members(
+    placement: Placement, groups: Sequence[Group], blocks: _Blocks, saves_per_hour: float | None
+) -> Placement:
+    """A placement of groups as one of the models in them."""
     assignments: list[Assignment] = []
     turns: list[Turns] = []
     for one in placement.assignments:
         if one.candidate.members:
             assignments += [Assignment(member, one.cards) for member in one.candidate.members]
-            saved = awake.placement.objective_value - placement.objective_value if awake.feasible else None
-            turns.append(replace(blocks.turns(one.candidate), saves_per_hour=saved))
+            turns.append(replace(blocks.turns(one.candidate), saves_per_hour=saves_per_hour))
         else:
             number = groups[one.candidate.request][0]
             assignments.append(Assignment(replace(one.candidate, request=number), one.cards))
-    value = placement.objective_value
-    gap = None if bound is None else 0.0 if value <= bound + 1e-6 else (value - bound) / value
-    problem = problem_of(fleet, [each.candidates for each in blocks.ways])
-    return Solved(
-        fleet=fleet,
-        ways=awake.ways,
-        problem=replace(problem, cards=best.solved.problem.cards, contention=best.solved.problem.contention),
-        placement=Placement(
-            tuple(sorted(assignments, key=lambda each: each.candidate.request)), value, bound or 0.0, gap,
-            proven=gap == 0.0, least_headroom=placement.least_headroom, turns=tuple(turns),
-        ),
-        calm=best.solved.calm,
-        feasible=True,
-    )  # fmt: skip
+    ordered = tuple(sorted(assignments, key=lambda each: each.candidate.request))
+    return replace(placement, assignments=ordered, turns=tuple(turns))

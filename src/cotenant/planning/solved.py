@@ -34,6 +34,16 @@ class Solved:
     lacks_spare: bool = False  # all have a place, but no card is left for what fails
     fold_saves: float | None = None  # what folding adapters onto one base saved (None also: without it, no plan)
     asked: Fleet | None = None  # the fleet before models were folded
+    dealt: Dealt | None = None  # where models take turns
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """A fleet whose models are the groups that take turns, as it was `solved`; `expanded` tells one of its
+    placements by the models themselves."""
+
+    solved: Solved
+    expanded: Callable[[Placement], Placement]
 
 
 def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:

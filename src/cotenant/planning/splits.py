@@ -2,7 +2,8 @@
 
 Tensor parallel of powers of two comes first. Pipeline stages are tried where tensor parallel of as many cards
 
-- does not exist: 3, 5, 6 or 7 cards, while fewer cards by tensor parallel alone do not hold the model;
+- does not exist: 3, 5, 6 or 7 cards, while fewer cards by tensor parallel alone do not hold the model; and 3 where
+  2 do, since a third leaves room for neighbours that a half does not, on fewer cards than a quarter;
 - is refused for another reason than bytes (heads, blocks of a format, that do not divide);
 - keeps copies of the cache (fewer KV heads than ranks, or a latent cache that every rank holds whole).
 
@@ -65,7 +66,8 @@ def in_stages(
         return
     for size in range(2, limit + 1):
         whole = size & (size - 1) == 0
-        if (not whole and (held is None or size < held)) or size in refused or size in copied:
+        between = held is None or size < held or (held == 2 and size == 3)
+        if (not whole and between) or size in refused or size in copied:
             for tensor in reversed(list(tensor_sizes(size // 2))):
                 if size % tensor == 0 and size // tensor <= layers:
                     yield Split(tensor, size // tensor)
