@@ -12,6 +12,7 @@ from cotenant.engines import engine_names, find_engine
 from cotenant.engines.rules import ExpertPadding, Printed
 from cotenant.engines.vllm import VLLM
 from cotenant.errors import UnknownEngineError, UnsupportedError
+from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.runtime import runtime
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import GIB
@@ -233,3 +234,25 @@ def test_the_estimate_of_the_default_graphs_is_what_logs_print(spec):
     """51 piecewise and 35 full graphs: public logs print 0.55 to 0.83 GiB on one GPU."""
     inside, _ = _graphs(spec, "meta-llama/Llama-3.1-8B-Instruct", "0.21.0", max_num_seqs=256)
     assert 0.5 * GIB < inside < 0.85 * GIB
+
+
+@pytest.mark.parametrize(
+    ("version", "card", "asked", "row"),
+    [
+        ("0.11.0", "H200", "auto", 656),
+        ("0.13.0", "H200", "auto", 1152),
+        ("0.13.0", "B200", "fp8", 656),
+        ("0.19.0", "B200", "fp8", 576),
+        ("0.33.0", "H200", "fp8", 656),
+        ("0.33.0", "B200", "auto", 1152),
+        ("0.33.0", "RTX-PRO-6000-Blackwell-SE", "auto", 656),
+    ],
+)
+def test_rows_of_sparse_latent_attention_by_release_and_card(spec, version, card, asked, row):
+    """DeepSeek-V3.2: 61 layers, and 132 B of an indexer in each; models/config.py and platforms/cuda.py."""
+    model = spec("deepseek-ai/DeepSeek-V3.2")
+    engine, parsed = find_engine(f"vllm@{version}")
+    settings = EngineSettings(tensor_parallel_size=8, kv_cache_dtype=asked)
+    resolved = engine.resolve(model, find_gpu(card), settings, parsed)
+    layout = cache_layout(model, resolved, engine.rules(parsed).cache)
+    assert layout.token_bytes() == 61 * (row + 132)

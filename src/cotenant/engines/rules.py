@@ -107,8 +107,8 @@ class CacheRules:
     for each of both; a sequence takes of every pool, and the first that is full decides.
     `own_windows`: only these architectures' windows have such a pool (None: all); others keep every token.
     `latent_heads_width`: MLA is cached expanded, a key and a value of that width for every head (0: as it is).
-    `sparse_fp8_bytes`: a row of sparse MLA in fp8: 512 values, 4 scales in fp32 and 64 rotary elements in bf16, or
-    all 576 in fp8 under one scale.
+    `sparse_fp8_bytes`: a row of sparse MLA in fp8: 512 values, 4 scales in fp32 and 64 rotary elements in bf16 (0:
+    as wide as any fp8 row, with one scale).
     """
 
     block_size: int = 16

@@ -16,6 +16,8 @@ from cotenant.estimation.elements import cached_bytes, element_bytes, keeps_ends
 
 KEEPS_ALL = (AttentionKind.FULL, AttentionKind.LATENT, AttentionKind.CROSS)
 FORGETS = (AttentionKind.SLIDING, AttentionKind.CHUNKED)
+# Sparse MLA in fp8_ds_mla: 512 values, 4 scales in fp32 and 64 rotary elements in bf16 a token.
+_SPARSE_FP8_BYTES = 656
 # Sparse MLA in NVFP4: 256 B of values, 32 of scales and 64 rotary elements in fp8 (vLLM, mla_attention.py).
 _SPARSE_FP4_BYTES = 352
 _PLAIN_ENDS = 2  # layers at each end whose cache TurboQuant leaves alone
@@ -92,7 +94,8 @@ def page_group(
     if own is not None:
         token = _width(group, ranks) * own
     else:
-        token = _token_bytes(group, ranks, dtype or cache_type(model, settings, stored=rules.stored_dtype), rules)
+        kept = dtype or cache_type(model, settings, stored=rules.stored_dtype)
+        token = _sparse_bytes(model, group, kept, rules) or _token_bytes(group, ranks, kept, rules)
     forgets = _forgets(model, rules) and (rules.own_windows is None or model.architecture in rules.own_windows)
     kind = group.kind if forgets or group.kind in KEEPS_ALL else AttentionKind.FULL
     window = group.window if kind in FORGETS else None
@@ -155,16 +158,23 @@ def _counts(group: LayerGroup, stages: tuple[range, ...]) -> tuple[int, ...]:
     return tuple(sum(layer in stage for layer in group.layers) for stage in stages)
 
 
+def _sparse_bytes(model: ModelSpec, group: LayerGroup, dtype: str, rules: CacheRules) -> int:
+    """A row of sparse MLA with scales of its own, in the layers that reuse another's indexer too; 0: none."""
+    if group.kind is not AttentionKind.LATENT or not any(one.index_width for one in model.layer_groups):
+        return 0
+    if dtype == "nvfp4_ds_mla":
+        return _SPARSE_FP4_BYTES
+    if dtype == "fp8_ds_mla":
+        return _SPARSE_FP8_BYTES
+    return rules.sparse_fp8_bytes if dtype.startswith("fp8") else 0
+
+
 def _token_bytes(group: LayerGroup, ranks: int, dtype: str, rules: CacheRules) -> float:
     """One layer's bytes a token on one rank: heads are split, then replicated; a latent row is whole."""
     latent = group.kind is AttentionKind.LATENT
     if latent and rules.latent_heads_width:
         width = rules.latent_heads_width
         return max(1, group.query_heads // ranks) * cached_bytes(dtype, width, width)
-    if latent and group.index_width and dtype == "nvfp4_ds_mla":
-        return _SPARSE_FP4_BYTES
-    if latent and group.index_width and dtype.startswith("fp8"):
-        return rules.sparse_fp8_bytes
     heads = group.kv_heads if latent else max(1, group.kv_heads // ranks)
     return heads * cached_bytes(dtype, group.key_width, group.value_width)
 

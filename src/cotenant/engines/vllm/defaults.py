@@ -47,6 +47,39 @@ def _batch_defaults_v0(model: ModelSpec, length: int, release: Release, adapters
     return max(length, 2048)
 
 
+def cache_dtype(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, release: Release) -> str:
+    """The cache's type of sparse MLA, where the release or the attention backend of the card has one of its own.
+
+    0.11.0 cached fp8_ds_mla unasked (models/config.py, DeepseekV32ForCausalLM). FlashMLA, the only backend before
+    0.18 and that of Hopper still, packs any fp8 so; FlashInfer, first for fp8 on SM10x (in 0.18 for at most 16
+    heads a rank), keeps plain rows (platforms/cuda.py; layers/attention/mla_attention.py). SM12x knows the packed
+    form alone, and GLM asks for fp8 on SM10x since 0.30.
+    """
+    asked = settings.kv_cache_dtype
+    sparse = [group for group in model.layer_groups if group.index_width and group.kind is AttentionKind.LATENT]
+    if not sparse or model.architecture.startswith("DeepseekV4") or gpu.vendor.lower() != "nvidia":
+        return asked
+    major = (gpu.compute_capability or (9, 0))[0]
+    if asked == "auto":
+        glm = model.architecture in (
+            "GlmMoeDsaForCausalLM",
+            "Glm5NextForConditionalGeneration",
+            "Glm5NextForCausalLM",
+        )
+        if major == 10 and glm and release >= (0, 30):
+            return "fp8_e4m3"
+        unasked = release < (0, 11, 1) or (major == 12 and release >= (0, 24))
+        return "fp8_ds_mla" if unasked else asked
+    plain = release >= (0, 19) or (
+        release >= (0, 18) and sparse[0].query_heads // settings.tensor_parallel_size <= _FEW_HEADS
+    )
+    packed = asked.startswith("fp8") and "per_token" not in asked and not (major == 10 and plain)
+    return "fp8_ds_mla" if packed else asked
+
+
+_FEW_HEADS = 16
+
+
 def refuse(model: ModelSpec, settings: EngineSettings, release: Release) -> None:
     """Raise UnsupportedError for what that release does not start with."""
     ranks = settings.tensor_parallel_size

@@ -13,7 +13,7 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines.rules import ExpertPadding, MemoryRules, ProfileRules
 from cotenant.engines.vllm.arguments import adapter_flags, flags
-from cotenant.engines.vllm.defaults import batch_defaults, lora_rank, refuse, utilization
+from cotenant.engines.vllm.defaults import batch_defaults, cache_dtype, lora_rank, refuse, utilization
 from cotenant.engines.vllm.memory import has_second_runner, memory_rules, second_profile
 from cotenant.engines.vllm.releases import NEWEST, OLDEST, release_of, short
 
@@ -68,6 +68,7 @@ class Vllm:
         return replace(
             settings,
             adapters=slots,
+            kv_cache_dtype=cache_dtype(model, gpu, settings, release),
             max_model_len=length,
             max_num_batched_tokens=tokens,
             max_num_seqs=seqs,

@@ -85,6 +85,7 @@ def _cache_rules(release: Release) -> CacheRules:
         # worker by worker until 0.13 and again since 0.17
         checks_whole_model=(0, 14) <= release < (0, 17),
         packed=_PACKED,
+        sparse_fp8_bytes=0,  # the packed form of FlashMLA is named apart (defaults.py)
     )
 
 
