@@ -14,6 +14,7 @@ from cotenant.errors import InputError
 from cotenant.planning.check import find_faults
 from cotenant.planning.launch import reestimate
 from cotenant.planning.moved import moved, resettled, slower_there
+from tests.planning.test_turns import DAY, NIGHT, shop, sleepy
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = {
@@ -94,3 +95,55 @@ def test_what_there_is_not_is_refused(replica: str, node: int, index: int, says:
     fleet = api.load_fleet(TWO)
     with pytest.raises(InputError, match=says):
         moved(api.plan(fleet), fleet, replica, node, index)
+
+
+STAGED = {
+    "headroom": "10%",
+    "gpus": [
+        {"type": "L4", "count": 3, "node": {"size": 3}},
+        {"type": "L40S", "price": "$3/h", "node": {"size": 4}},
+    ],
+    "models": [
+        {"name": "m", "model": "mistralai/Mistral-Small-24B-Instruct-2501", "quantization": ["bf16"],
+         "slo": {"tpot": "200ms"},
+         "traffic": {"concurrent": 2, "context_tokens": {"p95": 1000}}},
+    ],
+}  # fmt: skip
+
+
+def test_three_stages_move_as_three_cards() -> None:
+    fleet = api.load_fleet(STAGED)
+    plan = api.plan(fleet)
+    (one,) = plan.replicas
+    assert (one.settings.pipeline_parallel_size, len(one.devices)) == (3, 3)
+    there = moved(plan, fleet, "m", 1, 1, "L40S")
+    (after,) = there.plan.replicas
+    assert [device.index for device in after.devices] == [1, 2, 3]
+    assert after.environment["CUDA_VISIBLE_DEVICES"] == "1,2,3"
+    assert after.settings.pipeline_parallel_size == 3
+    assert faults(there.plan, fleet) == []
+    assert [share.rank for gpu in there.plan.gpus for share in gpu.shares] == [0, 1, 2]
+    assert there.plan.gpus[0].shares[0].weights_bytes != there.plan.gpus[1].shares[0].weights_bytes
+
+
+def test_what_is_too_slow_in_stages_is_said_of_stages_alone() -> None:
+    fleet = api.load_fleet(STAGED)
+    (one,) = api.plan(fleet).replicas
+    assert slower_there(fleet, one) == ()
+    hurried = api.load_fleet({**STAGED, "models": [{**STAGED["models"][0], "slo": {"tpot": "100ms"}}]})
+    (why,) = slower_there(hurried, one)
+    assert "3 stages of 1" in why
+    two = replace(one, settings=replace(one.settings, pipeline_parallel_size=1, tensor_parallel_size=3))
+    assert slower_there(hurried, two) == ()
+
+
+def test_who_takes_turns_keeps_doing_so_where_it_stands() -> None:
+    """Two pairs of day and night: nobody's start counts more than one of a pair awake."""
+    fleet = api.load_fleet({"gpus": shop(), "models": [
+        sleepy("a", DAY), sleepy("b", NIGHT), sleepy("c", DAY), sleepy("d", NIGHT)]})  # fmt: skip
+    plan = api.plan(fleet)
+    assert len(plan.turns) == 2
+    again = resettled(plan, fleet)
+    assert faults(again.plan, fleet) == []
+    assert again.plan.gpus == plan.gpus
+    assert [one.start_order for one in again.plan.replicas] == [one.start_order for one in plan.replicas]

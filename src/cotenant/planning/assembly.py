@@ -94,16 +94,17 @@ def _earlier(
     placement: Placement, order: Mapping[tuple[int, int], int], turns: TurnBytes
 ) -> dict[tuple[int, int], int]:
     """(model, replica) -> bytes that replicas before it claim on its cards, the fullest card deciding."""
-    running = Running(turns)
+    running = Running()
     found: dict[tuple[int, int], int] = {}
     each = [
         (one.candidate, number, cards) for one in placement.assignments for number, cards in enumerate(one.cards)
     ]
     for candidate, number, cards in sorted(each, key=lambda one: order[one[0].request, one[1]]):
-        beside = (running.beside(candidate, card) for card in cards)
-        found[candidate.request, number] = max(beside, default=0)
+        group = turns.group(candidate.request)
+        found[candidate.request, number] = max((running.beside(card, group) for card in cards), default=0)
+        asleep = 0 if group is None else turns.asleep(candidate.request)
         for card in cards:
-            running.add(candidate, card)
+            running.add(card, candidate.claim_bytes, group, asleep)
     return found
 
 

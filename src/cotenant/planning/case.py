@@ -59,7 +59,7 @@ class Case:
         """Why it cannot be served there in so many parts."""
         return Refusal(
             self.number, self.offer_number, self.served.choice.format, split.size, reason, shortfall_bytes,
-            unsplittable=unsplittable,
+            unsplittable=unsplittable, pipeline_parallel_size=split.pipeline,
         )  # fmt: skip
 
     def too_large(self, split: Split, verb: str, need: int) -> Refusal | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
-from cotenant.domain.fleet import Fleet, ModelRequest
+from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import ReplicaPlan
@@ -27,22 +27,32 @@ def served_as(request: ModelRequest, name: str, gpu: GpuSpec) -> ServedFormat:
     return served_format(loaded, name, gpu, engine=engine, version=version)
 
 
+def told_beside(
+    request: ModelRequest, offer: GpuOffer, name: str, settings: EngineSettings, engine: str, earlier_bytes: int
+) -> EngineSettings:
+    """The settings of a replica in the format `name` where others hold `earlier_bytes` of its cards already: as
+    they were, unless its engine counts those as its own."""
+    rules, version = find_engine(engine)
+    if not earlier_bytes or rules.rules(version, offer.gpu).allocate is not None:
+        return settings
+    served = served_as(request, name, offer.gpu)
+    memory = replica_memory(
+        request.model, offer.gpu, settings, engine=rules, version=version, format=served.format,
+        used_bytes=offer.used_bytes,
+    )  # fmt: skip
+    return beside(memory, earlier_bytes)
+
+
 def settle_of(fleet: Fleet) -> Settle:
     """A candidate beside those that start before it: as it was, unless its engine counts what they hold."""
 
     def settle(request: ModelRequest, candidate: Candidate, earlier_bytes: int) -> Estimate:
         engine, version = find_engine(request.engine)
         offer, alone = fleet.gpus[candidate.offer], candidate.estimate
-        if not earlier_bytes or engine.rules(version, offer.gpu).allocate is not None:
-            return alone
-        served = served_as(request, candidate.format, offer.gpu)
-        memory = replica_memory(
-            request.model, offer.gpu, alone.settings, engine=engine, version=version, format=served.format,
-            used_bytes=offer.used_bytes,
-        )  # fmt: skip
-        settings = beside(memory, earlier_bytes)
+        settings = told_beside(request, offer, candidate.format, alone.settings, request.engine, earlier_bytes)
         if settings == alone.settings:
             return alone
+        served = served_as(request, candidate.format, offer.gpu)
         return estimate_memory(
             request.model, offer.gpu, settings, engine=engine, version=version, format=served.format,
             used_bytes=offer.used_bytes + earlier_bytes, demand=candidate.demand, model_path=candidate.checkpoint,
@@ -57,15 +67,29 @@ def command_of(fleet: Fleet) -> Command:
     def command(
         request: ModelRequest, candidate: Candidate, settings: EngineSettings, port: int
     ) -> tuple[tuple[str, ...], str]:
-        engine, version = find_engine(request.engine)
-        told = served_as(request, candidate.format, fleet.gpus[candidate.offer].gpu).format.engine_flag
-        argv = engine.arguments(
-            settings, version=version, model_path=candidate.checkpoint, port=port,
-            quantization=told, served_name=request.name, adapters=request.adapters,
-        )  # fmt: skip
-        return also_named(argv, request.also_serves), told
+        gpu = fleet.gpus[candidate.offer].gpu
+        return told(request, gpu, candidate.format, candidate.checkpoint, settings, request.engine, port)
 
     return command
+
+
+def told(
+    request: ModelRequest,
+    gpu: GpuSpec,
+    name: str,
+    checkpoint: str,
+    settings: EngineSettings,
+    engine: str,
+    port: int,
+) -> tuple[tuple[str, ...], str]:
+    """(the argument vector of a replica in the format `name`, what quantisation its engine is told)."""
+    rules, version = find_engine(engine)
+    flag = served_as(request, name, gpu).format.engine_flag
+    argv = rules.arguments(
+        settings, version=version, model_path=checkpoint, port=port, quantization=flag, served_name=request.name,
+        adapters=request.adapters,
+    )  # fmt: skip
+    return also_named(argv, request.also_serves), flag
 
 
 def reestimate(fleet: Fleet) -> Callable[[ModelRequest, ReplicaPlan], Estimate]:

@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Sleeper
+from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Sleeper, Turns
 from cotenant.engines import find_engine
+from cotenant.engines.sleeping import RESTART
 from cotenant.errors import CotenantError, InputError, UnsupportedError
-from cotenant.estimation.inverse import beside, settings_for_pool
-from cotenant.estimation.memory import estimate_memory
-from cotenant.estimation.memory_terms import replica_memory
+from cotenant.estimation.inverse import settings_for_pool
 from cotenant.planning.assembly import FIRST_PORT, share_of
 from cotenant.planning.candidates import ways_of
-from cotenant.planning.launch import served_as
+from cotenant.planning.launch import reestimate, served_as, told, told_beside
+from cotenant.planning.loading import start_key
+from cotenant.planning.splits import split_of
+from cotenant.planning.turn_bytes import Running, Taken, turn_start_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,29 +112,49 @@ def resettled(plan: Plan, fleet: Fleet, moving: ReplicaPlan | None = None, resiz
         except UnsupportedError as error:
             faults.append(f"{one.id} on {one.devices[0].type}: {error.message}")
             alone[one.id] = replace(one, beside_bytes=0)
-    sizes = {name: _estimate(requests[one.model], one, fleet) for name, one in alone.items()}
+    estimated = reestimate(fleet)
+    sizes = {name: estimated(requests[one.model], one) for name, one in alone.items()}
     placed: dict[str, ReplicaPlan] = {}
-    taken: dict[tuple[int, int], int] = defaultdict(int)
-    for position, name in enumerate(sorted(alone, key=lambda name: _order(sizes[name], name, plan))):
-        one = alone[name]
-        earlier = max(taken[device.node, device.index] for device in one.devices)
+    running = Running()
+    turns_of = {one.id: next((each for each in plan.turns if one.model in each.models), None)
+                for one in plan.replicas}  # fmt: skip
+    taken = {name: _taken(sizes[name], turns_of[name]) for name in alone}
+    for position, name in enumerate(sorted(alone, key=lambda name: _order(name, plan, taken, turns_of))):
+        one, turns = alone[name], turns_of[name]
+        group = None if turns is None else turns.models
+        earlier = max(running.beside(device, group) for device in one.devices)
         placed[name] = replace(_beside(requests[one.model], one, fleet, earlier), start_order=position)
         for rank, device in zip(sizes[name].per_gpu, one.devices, strict=False):
-            taken[device.node, device.index] += rank.claimed_bytes
+            running.add(device, rank.claimed_bytes, group, taken[name].asleep_bytes)
     final = {
-        name: sizes[name] if one.settings == alone[name].settings else _estimate(requests[one.model], one, fleet)
+        name: sizes[name] if one.settings == alone[name].settings else estimated(requests[one.model], one)
         for name, one in placed.items()
     }
     replicas = tuple(_told(requests[one.model], placed[one.id], fleet) for one in plan.replicas)
-    gpus = _gpus(plan, fleet, replicas, final)
+    gpus = _gpus(plan, fleet, replicas, final, taken)
     return Moved(_counted(replace(plan, replicas=replicas, gpus=gpus), fleet), tuple(faults))
 
 
-def _order(size: Estimate, name: str, plan: Plan) -> tuple[int, int, int]:
+def _taken(size: Estimate, turns: Turns | None) -> Taken:
+    """Of each card at most; asleep, what `check` lets a process keep."""
+    keeps = turns is not None and turns.mode != RESTART
+    return Taken(
+        claim_bytes=max(rank.claimed_bytes for rank in size.per_gpu),
+        load_peak_bytes=max(rank.load_peak.value for rank in size.per_gpu),
+        asleep_bytes=max(rank.runtime.bytes.value for rank in size.per_gpu) if keeps else 0,
+    )
+
+
+def _order(
+    name: str, plan: Plan, taken: Mapping[str, Taken], turns_of: Mapping[str, Turns | None]
+) -> tuple[int, ...]:
     """Whoever overshoots most while loading starts first, as in `assembly.start_order`."""
-    claim = max(rank.claimed_bytes for rank in size.per_gpu)
-    peak = max(rank.load_peak.value for rank in size.per_gpu)
-    return claim - peak, -claim, [one.id for one in plan.replicas].index(name)
+    names, own, turns = [one.id for one in plan.replicas], taken[name], turns_of[name]
+    if turns is None:
+        return (*start_key(own.claim_bytes, own.load_peak_bytes), names.index(name))
+    mine = [each for each in names if turns_of[each] is turns]
+    first, second, *within = turn_start_key(own, [taken[each] for each in mine], turns.mode)
+    return (first, second, names.index(mine[0]), *within, names.index(name))
 
 
 def _alone(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet) -> ReplicaPlan:
@@ -150,37 +172,16 @@ def _alone(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet) -> Replica
 
 def _beside(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet, earlier: int) -> ReplicaPlan:
     """As it must be told where `earlier` bytes of its cards are taken already."""
-    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
-    offer = fleet.gpus[replica.devices[0].offer]
-    if not earlier or engine.rules(version, offer.gpu).allocate is not None:
-        return replica
-    served = served_as(request, replica.quantization, offer.gpu)
-    memory = replica_memory(
-        request.model, offer.gpu, replica.settings, engine=engine, version=version, format=served.format,
-        used_bytes=offer.used_bytes,
-    )  # fmt: skip
-    settings = beside(memory, earlier)
+    offer, engine = fleet.gpus[replica.devices[0].offer], f"{replica.engine}@{replica.engine_version}"
+    settings = told_beside(request, offer, replica.quantization, replica.settings, engine, earlier)
     return replica if settings == replica.settings else replace(replica, settings=settings, beside_bytes=earlier)
-
-
-def _estimate(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet) -> Estimate:
-    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
-    offer = fleet.gpus[replica.devices[0].offer]
-    served = served_as(request, replica.quantization, offer.gpu)
-    return estimate_memory(
-        request.model, offer.gpu, replica.settings, engine=engine, version=version, format=served.format,
-        used_bytes=offer.used_bytes + replica.beside_bytes, model_path=replica.checkpoint,
-    )  # fmt: skip
 
 
 def _told(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet) -> ReplicaPlan:
     """With the command that its settings mean now."""
-    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
-    gpu = fleet.gpus[replica.devices[0].offer].gpu
-    flag = served_as(request, replica.quantization, gpu).format.engine_flag
-    command = engine.arguments(
-        replica.settings, version=version, model_path=replica.checkpoint, port=replica.port, quantization=flag,
-        served_name=request.name, adapters=request.adapters,
+    command, flag = told(
+        request, fleet.gpus[replica.devices[0].offer].gpu, replica.quantization, replica.checkpoint,
+        replica.settings, f"{replica.engine}@{replica.engine_version}", replica.port,
     )  # fmt: skip
     visible = ",".join(str(device.index) for device in replica.devices)
     environment = {**replica.environment, "CUDA_VISIBLE_DEVICES": visible}
@@ -188,7 +189,11 @@ def _told(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet) -> ReplicaP
 
 
 def _gpus(
-    plan: Plan, fleet: Fleet, replicas: Sequence[ReplicaPlan], sizes: Mapping[str, Estimate]
+    plan: Plan,
+    fleet: Fleet,
+    replicas: Sequence[ReplicaPlan],
+    sizes: Mapping[str, Estimate],
+    taken: Mapping[str, Taken],
 ) -> tuple[GpuPlan, ...]:
     """The cards in use, and those that stay empty on purpose. Who slept keeps sleeping."""
     asleep = {sleeper.share.replica: sleeper for gpu in plan.gpus for sleeper in gpu.sleepers}
@@ -200,7 +205,8 @@ def _gpus(
         for rank, device in enumerate(one.devices):
             share = share_of(one.id, rank, sizes[one.id])
             if one.id in asleep:
-                sleepers[device].append(replace(asleep[one.id], share=share))
+                host = share.weights_bytes if asleep[one.id].host_bytes else 0
+                sleepers[device].append(Sleeper(share, taken[one.id].asleep_bytes, host))
             else:
                 shares[device].append(share)
     used = sorted({*shares, *sleepers, *spare}, key=lambda device: (device.node, device.index))
@@ -239,11 +245,12 @@ def slower_there(fleet: Fleet, replica: ReplicaPlan) -> tuple[str, ...]:
         refusals = ways_of(only, number).refusals
     except CotenantError as error:
         return (f"{replica.id}: {error.message}",)
-    size = replica.settings.tensor_parallel_size
+    split = split_of(replica.settings)
     return tuple(
         dict.fromkeys(
             f"{replica.id} on {replica.devices[0].type}: {one.reason}"
             for one in refusals
-            if one.format == replica.quantization and one.tensor_parallel_size in (0, size)
+            if one.format == replica.quantization
+            and (one.tensor_parallel_size, one.pipeline_parallel_size) in ((0, 1), (split.size, split.pipeline))
         )
     )

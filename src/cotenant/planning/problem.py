@@ -75,6 +75,7 @@ class Refusal:
     shortfall_bytes: int = 0
     unproven: bool = False
     unsplittable: bool = False  # the engine cannot run it on so many ranks, whatever their memory
+    pipeline_parallel_size: int = 1  # stages of those ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from cotenant.planning.folds import with_folds
 from cotenant.planning.problem import Assignment, Candidate, Placement
 from cotenant.planning.solved import Dealt, Progress, Solved, problem_of, solve, solve_ways
 from cotenant.planning.spare import keep_spare
-from cotenant.planning.turn_bytes import together
+from cotenant.planning.turn_bytes import taken_by, together
 from cotenant.planning.turns import judge, modes_of
 from cotenant.planning.ways import Ways, undominated
 
@@ -146,7 +146,7 @@ class _Blocks:
 
 def _together(chosen: tuple[Candidate, ...], turns: Turns) -> Candidate:
     """A group as one candidate: the most that it ever takes, awake or while one of them loads."""
-    claim, peak = together(chosen, turns.mode)
+    claim, peak = together([taken_by(one, turns.mode) for one in chosen], turns.mode)
     return replace(
         chosen[0],
         claim_bytes=claim,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 
 from cotenant.engines.sleeping import RESTART, SLEEP_1
 from cotenant.planning.loading import start_key
@@ -10,20 +12,42 @@ from cotenant.planning.problem import Candidate, Placement
 from cotenant.planning.turns import asleep_bytes
 
 
-def together(chosen: Sequence[Candidate], mode: str) -> tuple[int, int]:
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one replica takes of each of its cards: for good, while it loads, while it sleeps."""
+
+    claim_bytes: int
+    load_peak_bytes: int
+    asleep_bytes: int
+
+
+def taken_by(candidate: Candidate, mode: str) -> Taken:
+    """A way of serving a model, in turns of that mode."""
+    return Taken(candidate.claim_bytes, candidate.load_peak_bytes, asleep_bytes(candidate, mode))
+
+
+def together(members: Sequence[Taken], mode: str) -> tuple[int, int]:
     """(claim, load peak) of those that take turns on one card, as one.
 
     One is awake, the others asleep; who is stopped and started again loads many times a day, so its peak is part
     of its claim. At first they start side by side, those started before asleep, in the order of `loading`.
     """
-    asleep = [asleep_bytes(one, mode) for one in chosen]
-    awake = [max(one.claim_bytes, one.load_peak_bytes if mode == RESTART else 0) for one in chosen]
-    claim = sum(asleep) + max(most - own for most, own in zip(awake, asleep, strict=True))
+    rest = sum(one.asleep_bytes for one in members)
+    awake = [max(one.claim_bytes, one.load_peak_bytes if mode == RESTART else 0) for one in members]
+    claim = rest + max(most - one.asleep_bytes for most, one in zip(awake, members, strict=True))
     peak = held = 0
-    peaks = [one.load_peak_bytes for one in chosen]
-    for kept, loading in sorted(zip(asleep, peaks, strict=True), key=lambda pair: start_key(*pair)):
-        peak, held = max(peak, held + loading), held + kept
+    for one in sorted(members, key=_start_key):
+        peak, held = max(peak, held + one.load_peak_bytes), held + one.asleep_bytes
     return claim, peak
+
+
+def _start_key(one: Taken) -> tuple[int, int]:
+    return start_key(one.asleep_bytes, one.load_peak_bytes)
+
+
+def turn_start_key(one: Taken, members: Sequence[Taken], mode: str) -> tuple[int, ...]:
+    """Sorts one of several that take turns into the order of starts: by its group, then in it."""
+    return (*start_key(*together(members, mode)), *_start_key(one))
 
 
 class TurnBytes:
@@ -60,10 +84,11 @@ class TurnBytes:
         number = candidate.request
         if number not in self._group:
             return (*start_key(candidate.claim_bytes, candidate.load_peak_bytes), number)
-        members = [one for one, group in sorted(self._group.items()) if group == self._group[number]]
-        whole = together([self._ways[one] for one in members], self._mode(number))
-        own = start_key(self.asleep(number), candidate.load_peak_bytes)
-        return (*start_key(*whole), members[0], *own)
+        mode = self._mode(number)
+        mine = [one for one, group in sorted(self._group.items()) if group == self._group[number]]
+        own, members = taken_by(candidate, mode), [taken_by(self._ways[one], mode) for one in mine]
+        first, second, *within = turn_start_key(own, members, mode)
+        return (first, second, mine[0], *within)
 
     def host(self, number: int, rank: int) -> int:
         """What host memory holds of a rank."""
@@ -81,25 +106,21 @@ class TurnBytes:
 class Running:
     """What those that were started hold of each card at most, group by group."""
 
-    def __init__(self, turns: TurnBytes) -> None:
-        self._turns = turns
-        self._steady: dict[int, int] = {}
-        self._groups: dict[tuple[int, int], list[tuple[int, int]]] = {}  # (card, group) -> (awake, asleep)
+    def __init__(self) -> None:
+        self._steady: dict[Hashable, int] = defaultdict(int)
+        self._groups: dict[Hashable, dict[Hashable, list[tuple[int, int]]]] = defaultdict(dict)  # (awake, asleep)
 
-    def beside(self, candidate: Candidate, card: int) -> int:
-        """What a model meets there as it starts: those that take turns with it are asleep."""
-        mine, total = self._turns.group(candidate.request), self._steady.get(card, 0)
-        for (where, group), members in self._groups.items():
-            if where == card:
-                total += sum(asleep for _, asleep in members)
-                total += 0 if group == mine else max(awake - asleep for awake, asleep in members)
+    def beside(self, card: Hashable, group: Hashable | None = None) -> int:
+        """What a model meets there as it starts: those that take turns with it, of its `group`, are asleep."""
+        total = self._steady[card]
+        for other, members in self._groups[card].items():
+            total += sum(asleep for _, asleep in members)
+            total += 0 if other == group else max(awake - asleep for awake, asleep in members)
         return total
 
-    def add(self, candidate: Candidate, card: int) -> None:
-        """It has started."""
-        group = self._turns.group(candidate.request)
+    def add(self, card: Hashable, taken: int, group: Hashable | None = None, asleep: int = 0) -> None:
+        """One has started that takes so much awake."""
         if group is None:
-            self._steady[card] = self._steady.get(card, 0) + candidate.claim_bytes
+            self._steady[card] += taken
         else:
-            pair = (candidate.claim_bytes, self._turns.asleep(candidate.request))
-            self._groups.setdefault((card, group), []).append(pair)
+            self._groups[card].setdefault(group, []).append((taken, asleep))
