@@ -7,12 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import cotenant
+from cotenant.cli.root import cli
+from cotenant.domain.plan import Plan
 from tests.page.conftest import ROOT, fits_the_width, picture, served, slide, state, until
 
 TRIO = ROOT / "examples" / "a100-trio.yaml"
@@ -29,10 +33,16 @@ KV cache is needed, which is larger than the available KV cache memory (5.10 GiB
 """
 
 
+@cache
+def planned(path: Path) -> Plan:
+    """What the page must show of a fleet file."""
+    return cotenant.plan(path)
+
+
 def test_the_first_look_is_the_answer(open_page: Open, size: str) -> None:
     """The example's plan, each byte drawn to scale."""
     page = open_page(size)
-    plan = cotenant.plan(TRIO)
+    plan = planned(TRIO)
     card = plan.gpus[0]
     bar = page.locator(".card").first.locator(".bar").bounding_box()
     for part in page.locator(".card .part").all():
@@ -50,7 +60,7 @@ def test_hover_and_focus_say_where_bytes_come_from(open_page: Open, size: str) -
     page = open_page(size)
     page.hover(".part[data-replica=chat] .seg.weights")
     page.wait_for_selector(".tip >> text=70.6B parameters in awq-int4")
-    share = cotenant.plan(TRIO).gpus[0].shares[0]
+    share = planned(TRIO).gpus[0].shares[0]
     assert f"{share.weights_bytes / 2**30:.2f} GiB" in page.locator(".tip").inner_text()
     picture(page, f"{size}-hover")
     page.focus(".label[data-replica=code]")
@@ -155,7 +165,7 @@ def test_solve_shows_its_progress_and_the_cost(open_page: Open, size: str) -> No
     page.wait_for_selector("progress")
     picture(page, f"{size}-solving")
     page.wait_for_selector(".label[data-replica=assistant]")
-    plan = cotenant.plan(ROOT / "examples" / "shop-four-types.yaml")
+    plan = planned(ROOT / "examples" / "shop-four-types.yaml")
     told = page.locator(".figures").inner_text()
     assert f"${plan.cost_per_hour:.2f}/h" in told
     assert "proven optimal" in told
@@ -212,10 +222,7 @@ def test_every_target_is_exported(open_page: Open, size: str, tmp_path: Path) ->
         page.click(f".chip:text-is('{target}')")
         page.wait_for_selector(f".chip.on:text-is('{target}')")
         page.wait_for_selector(".file-out, .faults")
-        done = subprocess.run(
-            [sys.executable, "-m", "cotenant", "deploy", str(plan_file), "--to", target, "--json"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        done = CliRunner().invoke(cli, ["deploy", str(plan_file), "--to", target, "--json"], prog_name="cotenant")
         told = json.loads(done.stdout)
         if "errors" in told:
             assert told["errors"][0]["error"] in page.locator(".faults").inner_text()

@@ -6,6 +6,7 @@ import base64
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -63,6 +64,21 @@ def test_a_plan_and_what_follows_from_it(page: Page, example: str, tmp_path: Pat
     assert replay.body == printed("simulate", str(plan), "--duration", "5s", "--seed", "3")
     files = page.post("/api/deploy", {"plan": answer.document, "target": "compose"})
     assert files.body == printed("deploy", str(plan), "--to", "compose")
+
+
+def test_a_replay_under_conditions_is_the_command_lines(page: Page) -> None:
+    """Arrivals, failures, clients that leave, who takes a request, who gives way: in one test."""
+    fleet = str(ROOT / "examples" / "raw-figures.yaml")
+    asked: dict[str, Any] = {
+        "arrivals": "gamma:3", "timeout": "20s", "residency": "2s", "dispatch": "best-fit", "preempt": "cheapest",
+        "patience": "3s", "policy": "swap", "fail": ["mtbf:60s+5s"], "duration": "40s", "seed": 5,
+    }  # fmt: skip
+    words = [word for key, value in asked.items() if key != "fail" for word in (f"--{key}", str(value))]
+    theirs = printed("simulate", fleet, *words, "--fail", "mtbf:60s+5s")
+    assert page.job("/api/simulate", {"fleet": Path(fleet).read_text(), **asked}).body == theirs
+    refused = page.job("/api/simulate", {"fleet": Path(fleet).read_text(), "dispatch": "at-random", "fail": ["x"]})
+    assert refused.status == 422
+    assert refused.errors == ["no dispatch 'at-random'"]
 
 
 def test_a_fleet_as_a_mapping_is_the_same_question(page: Page) -> None:

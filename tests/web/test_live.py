@@ -31,7 +31,13 @@ not a sample at all
 
 
 class _Answers(BaseHTTPRequestHandler):
+    key: str | None = None
+
     def do_GET(self) -> None:
+        if self.key is not None and self.headers.get("Authorization") != f"Bearer {self.key}":
+            self.send_response(401)
+            self.end_headers()
+            return
         if self.path == "/moved":
             self.send_response(302)
             self.send_header("Location", "/status.json")
@@ -90,3 +96,22 @@ def test_one_that_is_not_there_is_said() -> None:
 def test_what_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(InputError):
         Gateway(url)
+
+
+KEY = "a-key-of-somebody"
+
+
+def test_a_key_goes_to_the_gateway_and_is_kept_nowhere(gateway: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Answers, "key", KEY)
+    for page in served(Options(port=0, gateway=gateway)):
+        for wrong in ({}, {"x_gateway_key": "another-key"}):
+            refused = page.get("/api/live", **wrong)
+            assert refused.status == 401
+            assert "asks for a key" in refused.errors[0]
+        answer = page.get("/api/live", x_gateway_key=KEY)
+        assert answer.document["status"] == STATUS
+        assert answer.headers["cache-control"] == "no-store"
+        assert KEY.encode() not in answer.body
+        assert page.get("/api/live").status == 401  # the next one has to give it too
+        for evil in ("short", "with space in it", "x" * 600, "tab\tin-the-key"):
+            assert page.get("/api/live", x_gateway_key=evil).status == 422

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -101,10 +102,13 @@ def _facts(state: State) -> APIRouter:
         return Response(answer, media_type="application/json")
 
     @router.get("/live", response_model=dict[str, Any])
-    async def live() -> Response:
-        """What the gateway of `--gateway` says of itself."""
+    async def live(request: Request) -> Response:
+        """What the gateway of `--gateway` says of itself; 401 where it wants a key. That is given as
+        `X-Gateway-Key`, goes to the gateway and is kept nowhere."""
         if state.gateway is None:
             return refusal(404, "no gateway was named", "cotenant ui --gateway http://127.0.0.1:8080")
-        return Response(written(await state.quick(state.gateway.document)), media_type="application/json")
+        key = request.headers.get("x-gateway-key") or None
+        told = await state.quick(partial(state.gateway.document, key))
+        return Response(written(told), media_type="application/json", headers={"cache-control": "no-store"})
 
     return router

@@ -97,6 +97,11 @@ class SimulateBody(Body):
     duration: Word | None = None
     arrivals: Word | None = None
     patience: Word | None = None
+    timeout: Word | None = None
+    fail: Annotated[list[Word], Field(max_length=1000)] | None = None
+    residency: Word | None = None
+    dispatch: Word | None = None
+    preempt: Word | None = None
 
 
 class Card(Body):

@@ -30,6 +30,7 @@ def catalogue_document() -> dict[str, Any]:
         ],
         "tasks": list(TASKS),
         "policies": _policies(),
+        **_conditions(),
         "examples": _examples(),
         "first_example": FIRST,
     }
@@ -47,6 +48,12 @@ def _policies() -> list[str]:
     from cotenant.simulation.run import POLICIES
 
     return list(POLICIES)
+
+
+def _conditions() -> dict[str, list[str]]:
+    from cotenant.simulation.conditions import DISPATCHES, PREEMPTS
+
+    return {"dispatches": list(DISPATCHES), "preempts": list(PREEMPTS)}
 
 
 def _engines() -> tuple[str, ...]:

@@ -15,6 +15,13 @@ _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 
 
+_KEY = re.compile(r"[!-~]{8,512}")
+
+
+class NeedsKeyError(EngineError):
+    """The gateway does not answer without a key, or not with this one."""
+
+
 class Gateway:
     """A gateway at `url`. Redirects are not followed, proxies not used."""
 
@@ -24,11 +31,24 @@ class Gateway:
         self.url = url.rstrip("/")
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
-    def document(self) -> dict[str, Any]:
-        """Status and metrics as they are now. Raises EngineError where it does not answer."""
+    def document(self, key: str | None = None) -> dict[str, Any]:
+        """Status and metrics as they are now, asked for with `key` where the gateway wants one. Raises
+        NeedsKeyError where it wants another, EngineError where it does not answer."""
+        if key is not None and not _KEY.fullmatch(key):
+            raise InputError(
+                "this is no key of a gateway", hint="8 to 512 letters, digits and signs, without spaces"
+            )
         try:
-            status = json.loads(self._read("/status.json"))
-            metrics = samples(self._read("/metrics").decode("utf-8", "replace"))
+            status = json.loads(self._read("/status.json", key))
+            metrics = samples(self._read("/metrics", key).decode("utf-8", "replace"))
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403):
+                raise NeedsKeyError(
+                    f"the gateway at {self.url} asks for a key", hint="one of its --keys"
+                ) from None
+            raise EngineError(
+                f"the gateway at {self.url} answers {error.code}", hint="cotenant serve PLAN"
+            ) from None
         except (OSError, ValueError, urllib.error.URLError) as error:
             reason = getattr(error, "reason", None) or error
             raise EngineError(
@@ -36,8 +56,10 @@ class Gateway:
             ) from None
         return {"gateway": self.url, "status": status, "metrics": metrics}
 
-    def _read(self, path: str) -> bytes:
-        with self._opener.open(self.url + path, timeout=_TIMEOUT_S) as answer:
+    def _read(self, path: str, key: str | None = None) -> bytes:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        asked = urllib.request.Request(self.url + path, headers=headers)
+        with self._opener.open(asked, timeout=_TIMEOUT_S) as answer:
             data: bytes = answer.read(_MOST_BYTES + 1)
         if len(data) > _MOST_BYTES:
             raise ValueError("its answer is too long")

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from cotenant.errors import CheckError, CotenantError, EngineError, FormatError, SolverError
 from cotenant.web.documents import written
+from cotenant.web.live import NeedsKeyError
 
 
 class StrictRequest(Request):
@@ -84,6 +85,7 @@ def error_answer(error: CotenantError) -> Response:
 
     status = 500 if isinstance(error, (CheckError, SolverError)) else 422
     status = 502 if isinstance(error, EngineError) else status
+    status = 401 if isinstance(error, NeedsKeyError) else status
     return faults(status, error_document(error)["errors"])
 
 

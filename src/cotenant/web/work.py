@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cotenant.domain.plan import Plan
 
 Known = Mapping[str, LoadedModel]
+CONDITIONS = ("timeout", "fail", "residency", "dispatch", "preempt")
 Tell = Callable[[Mapping[str, Any]], None]
 """Told what is being done: `message`, and what is known by then (`cost`, `bound`, `gap`)."""
 
@@ -61,16 +62,21 @@ def first_look(fleet: Fleet, tell: Tell) -> None:
 
 
 def simulate_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
-    """`asked`: plan (a document) or fleet, policy, seed, duration, arrivals, patience. As `cotenant simulate`."""
+    """`asked`: plan (a document) or fleet, policy, seed, duration, arrivals, patience; conditions: timeout,
+    fail, residency, dispatch, preempt. As `cotenant simulate`."""
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.replay_document import replay_document
+    from cotenant.simulation.conditions import conditions_of
 
+    said = {name: asked[name] for name in CONDITIONS if asked.get(name) is not None}
+    conditions = conditions_of(**said)
     found, question = opened(asked, known)
     replay = api.simulate(
         question if found is None else (found, question),  # type: ignore[arg-type] # not for others to rely on
         policy=asked.get("policy") or "static", seed=asked.get("seed") or 0, duration=asked.get("duration"),
         arrivals=asked.get("arrivals"), patience=asked.get("patience") or "10s",
+        conditions=conditions,
         progress=lambda words: tell({"message": words}),
     )  # fmt: skip
     return written(replay_document(replay, catalogue=VERSION))

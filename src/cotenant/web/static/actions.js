@@ -128,12 +128,18 @@ function keepPicked(plan) {
 }
 
 export const replay = guarded(async () => {
-  const { fleet, policy, seed, stale } = get();
+  const { fleet, policy, seed, conditions, stale } = get();
   const plan = standing();
   const asked = !plan || stale || !TOGETHER.includes(policy) ? { fleet } : { plan };
-  const found = await work("replay", "simulate", { ...asked, policy, seed });
+  const found = await work("replay", "simulate", { ...asked, policy, seed, ...said(conditions) });
   if (found) set({ replay: found });
 });
+
+/** Conditions as the server takes them: what is left empty is not said, failures are a list. */
+function said(conditions) {
+  const found = Object.fromEntries(Object.entries(conditions ?? {}).map(([key, text]) => [key, String(text).trim()]).filter(([, text]) => text));
+  return found.fail ? { ...found, fail: found.fail.split(/[\s,;]+/).filter(Boolean) } : found;
+}
 
 const TOGETHER = ["static", "elastic", "spatial"]; // what replays the plan as it stands
 

@@ -1,16 +1,18 @@
 /** The server's answers. Errors are thrown as Problem, with every fault that the server listed. */
 
 export class Problem extends Error {
-  /** `faults`: [{error, hint, path}]. */
-  constructor(faults) {
+  /** `faults`: [{error, hint, path}]; `status` of the answer, 0 where there is none. */
+  constructor(faults, status = 0) {
     super(faults.map((one) => one.error).join("; "));
     this.faults = faults;
+    this.status = status;
   }
 }
 
 /** GET or POST `path`; the parsed answer. Raises Problem, or AbortError where `signal` says so. */
-export async function ask(path, body, { signal, method, raw } = {}) {
+export async function ask(path, body, { signal, method, raw, headers } = {}) {
   const options = { method: method ?? (body === undefined ? "GET" : "POST"), signal };
+  if (headers) options.headers = headers;
   if (raw) Object.assign(options, { body, headers: raw });
   else if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
   let answer;
@@ -27,7 +29,7 @@ export async function ask(path, body, { signal, method, raw } = {}) {
   } catch {
     throw new Problem([{ error: `${answer.status} ${answer.statusText}`, hint: "", path: "" }]);
   }
-  if (found.errors?.length) throw new Problem(found.errors);
+  if (found.errors?.length) throw new Problem(found.errors, answer.status);
   if (!answer.ok) throw new Problem([{ error: `${answer.status} ${answer.statusText}`, hint: "", path: "" }]);
   return found;
 }

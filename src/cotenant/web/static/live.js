@@ -2,16 +2,18 @@
 import { ask } from "./api.js";
 import { get, set } from "./store.js";
 import { gib, percent, seconds } from "./units.js";
-import { html, t, useEffect } from "./view.js";
+import { html, t, useEffect, useState } from "./view.js";
 
 const EVERY_MS = 2000;
+let key = ""; // of the gateway: here alone, so that no link and no storage ever holds it
 
 export function Live({ state }) {
   useEffect(() => {
     let timer = 0;
     let gone = false;
     const look = async () => {
-      const found = await ask("live").catch((error) => ({ missing: error.faults?.[0]?.error || t("offline"), hint: error.faults?.[0]?.hint }));
+      const options = key ? { headers: { "X-Gateway-Key": key } } : {};
+      const found = await ask("live", undefined, options).catch((error) => ({ missing: error.faults?.[0]?.error || t("offline"), hint: error.faults?.[0]?.hint, locked: error.status === 401 }));
       if (gone) return;
       set({ live: found.missing ? found : { ...found, waits: [...(get().live?.waits ?? []).slice(-59), waitsOf(found)] } });
       timer = setTimeout(look, EVERY_MS);
@@ -24,8 +26,22 @@ export function Live({ state }) {
   }, []);
   const { live } = state;
   if (!live) return html`<p class="quiet">${t("loading")}</p>`;
+  if (live.locked) return html`<${Door} live=${live} />`;
   if (live.missing) return html`<div class="empty"><strong>${t("notServing")}</strong> <span>${t("liveHint")}</span><p class="quiet" lang="en">${live.missing}${live.hint && ` – ${live.hint}`}</p></div>`;
   return html`<${Status} live=${live} fleet=${state.fleet} />`;
+}
+
+/** Where the gateway wants a key. */
+function Door({ live }) {
+  const [text, setText] = useState("");
+  const open = (event) => {
+    event.preventDefault();
+    key = text.trim();
+    set({ live: null });
+  };
+  return html`<form class="bar-form door" onSubmit=${open}><p class="quiet" lang="en">${live.missing}</p><label class="compact">${t("gatewayKey")}
+    <input id="gateway-key" type="password" autocomplete="off" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+    <button class="main" disabled=${!text.trim()}>${t("follow")}</button><span class="quiet small">${t("gatewayKeyHint")}</span></form>`;
 }
 
 const waitsOf = (found) => (found.status?.models ?? []).reduce((sum, one) => sum + one.waiting, 0);

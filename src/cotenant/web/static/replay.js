@@ -1,7 +1,7 @@
 /** The simulator's answer: who kept its targets, and how it went over time. */
 import { replay, stopWork } from "./actions.js";
 import { Plot } from "./plot.js";
-import { set } from "./store.js";
+import { get, set } from "./store.js";
 import { count, percent, seconds } from "./units.js";
 import { html, t, useState } from "./view.js";
 
@@ -16,8 +16,24 @@ export function Replay({ state }) {
       <label class="compact">${t("seed")} <input id="seed" type="number" min="0" value=${seed} onChange=${(event) => set({ seed: Math.max(0, Number.parseInt(event.target.value, 10) || 0) })} /></label>
       ${busy ? html`<button type="button" class="main" onClick=${stopWork}>${t("cancel")}</button><progress aria-label=${t("replaying")}></progress><span class="quiet small">${work.lines.at(-1) ?? t("replaying")}</span>`
         : html`<button class="main" disabled=${!state.plan}>${t("replay")}</button><span class="quiet small">${t("replayHint")}</span>`}
+      <${Conditions} state=${state} />
     </form>
     ${found && !busy && html`<${Found} found=${found} order=${state.fleet.models.map((one) => one.name)} />`}`;
+}
+
+const WRITTEN = { duration: "300s", arrivals: "poisson · gamma:2 · on-off:30s/90s", patience: "10s", residency: "5s", timeout: "", fail: "chat-0@120s+60s · mtbf:2h+90s" };
+
+/** What the traffic and the machines are like meanwhile, in the command line's own words. */
+function Conditions({ state }) {
+  const { catalogue, conditions } = state;
+  const change = (key) => (event) => set({ conditions: { ...get().conditions, [key]: event.target.value } });
+  const said = Object.values(conditions).filter((text) => String(text).trim()).length;
+  const choose = (key, words) => html`<label class="knob"><span>${t(key)}</span><select id=${`when-${key}`} value=${conditions[key] ?? ""} onChange=${change(key)}>
+    ${words.map((one, at) => html`<option key=${one} value=${at ? one : ""}>${one}</option>`)}</select></label>`;
+  return html`<details class="conditions"><summary>${t("conditions")}${said ? ` (${said})` : ""}</summary><div class="grid">
+    ${Object.entries(WRITTEN).map(([key, hint]) => html`<label key=${key} class="knob"><span>${t(key)}</span><input type="text" id=${`when-${key}`} value=${conditions[key] ?? ""} placeholder=${hint || t("never")} onInput=${change(key)} /></label>`)}
+    ${choose("dispatch", catalogue.dispatches ?? [])}${choose("preempt", catalogue.preempts ?? [])}
+  </div></details>`;
 }
 
 function Found({ found, order }) {
