@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     add("-ctv", default="f16")
     add("-fa", default="auto", choices=("on", "off", "auto"))
     add("-fit", default="off", choices=("on", "off"))
+    add("-lm", "--load-mode", default="auto", choices=("auto", "none", "mmap", "mlock"))
     for name in (
         "--kv-unified",
         "--swa-full",
@@ -80,6 +81,7 @@ def parameters(told: argparse.Namespace, x: Any) -> Any:
         params.cpuparams.n_threads = told.t
     params.cache_type_k = getattr(x.ggml_type, f"GGML_TYPE_{told.ctk.upper()}")
     params.cache_type_v = getattr(x.ggml_type, f"GGML_TYPE_{told.ctv.upper()}")
+    params.load_mode = getattr(x.llama_load_mode, f"LLAMA_LOAD_MODE_{told.load_mode.upper()}")
     flash = {"on": "ENABLED", "off": "DISABLED", "auto": "AUTO"}[told.fa]
     params.flash_attn_type = getattr(x.llama_flash_attn_type, f"LLAMA_FLASH_ATTN_TYPE_{flash}")
     return params

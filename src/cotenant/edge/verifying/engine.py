@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,7 +50,7 @@ class LiveEngine:
         end = time.monotonic() + self.start_s
         while (health := self.driver.health(self.url, key=self.key)) is not Health.READY:
             if self.ours and not self._runs():
-                raise EngineError(f"{self.launch.id} ended while it started", hint=_hint(self.log_path))
+                raise EngineError(f"{self.launch.id} {self._end()} while it started", hint=_hint(self.log_path))
             if not self.ours and health is Health.SILENT and time.monotonic() > end - self.start_s + 10:
                 raise EngineError(f"nothing answers at {self.url}", hint=f"--url {self.launch.id}=http://...")
             if time.monotonic() > end:
@@ -105,6 +106,13 @@ class LiveEngine:
         log = self.log_path or Path("engine.log")
         self._log_from = log.stat().st_size if log.exists() else 0
         self.process = processes.launch(self.driver.command(self.launch), url=self.url, log=log)
+
+    def _end(self) -> str:
+        """How it ended: a kill that nobody here sent is the kernel's, for want of memory, more often than not."""
+        status = None if self.process is None else processes.exit_status(self.process)
+        if status == -signal.SIGKILL:
+            return "was killed (as the kernel does where memory runs out)"
+        return "ended" if status is None else f"ended with status {status}"
 
     def _runs(self) -> bool:
         return isinstance(self.process, EngineProcess) and processes.alive(self.process)
