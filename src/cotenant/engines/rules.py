@@ -97,7 +97,8 @@ class CacheRules:
     equal size: the smallest kind's number of layers, or the largest's where that is below `padding_ratio` times
     the smallest. A windowed layer keeps the window
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
-    `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state.
+    `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state,
+    and with `draft_states` one more for each token that a draft proposes.
     `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     `checks_whole_model`: at start every stage's room is held against one longest sequence of all layers.
@@ -119,6 +120,7 @@ class CacheRules:
     batches_in_flight: int = 1
     state_alignment: int = 16
     state_blocks: int = 1
+    draft_states: bool = True
     printed: Printed = Printed.CONCURRENCY
     stored_dtype: bool = False
     rest_on_last_stage: bool = False

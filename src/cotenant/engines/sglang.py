@@ -331,12 +331,19 @@ def _image_factor(model: ModelSpec) -> float:
 
 
 def _cache_dtype(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, release: _Release) -> str:
-    """Sparse MLA caches fp8 by itself on Blackwell (server_args.py, since 0.5.3)."""
+    """Sparse MLA caches fp8 by itself on Blackwell (server_args.py), ModelOpt's checkpoints what they say
+    (configure_kv_cache_dtype), both since 0.5.3."""
     sparse = any(group.kind is AttentionKind.LATENT and group.index_width for group in model.layer_groups)
     blackwell = (gpu.compute_capability or (8, 0))[0] == 10
     if settings.kv_cache_dtype == "auto" and sparse and blackwell and release >= (0, 5, 3):
         return "fp8"
+    made = model.quantization in _MODELOPT and model.cache_dtype == "fp8"
+    if settings.kv_cache_dtype == "auto" and made and release >= (0, 5, 3):
+        return "fp8"
     return settings.kv_cache_dtype
+
+
+_MODELOPT = ("nvfp4", "mixed-nvfp4-fp8")
 
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": None}

@@ -88,7 +88,7 @@ def page_group(
         state = _state_bytes(group, ranks)
         if not rules.hybrid:
             return None
-        blocks = rules.state_blocks + rejectable(settings)
+        blocks = rules.state_blocks + (rejectable(settings) if rules.draft_states else 0)
         return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=blocks)
     own = next((size for name, size in rules.packed if name == model.architecture), None)
     if own is not None:

@@ -56,9 +56,11 @@ def cache_dtype(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, releas
     form alone, and GLM asks for fp8 on SM10x since 0.30.
     """
     asked = settings.kv_cache_dtype
+    if asked == "auto" and release >= STORED_SINCE:
+        asked = model.cache_dtype or asked
     sparse = [group for group in model.layer_groups if group.index_width and group.kind is AttentionKind.LATENT]
     if not sparse or model.architecture.startswith("DeepseekV4") or gpu.vendor.lower() != "nvidia":
-        return asked
+        return settings.kv_cache_dtype
     major = (gpu.compute_capability or (9, 0))[0]
     if asked == "auto":
         glm = model.architecture in (
@@ -74,10 +76,11 @@ def cache_dtype(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, releas
         release >= (0, 18) and sparse[0].query_heads // settings.tensor_parallel_size <= _FEW_HEADS
     )
     packed = asked.startswith("fp8") and "per_token" not in asked and not (major == 10 and plain)
-    return "fp8_ds_mla" if packed else asked
+    return "fp8_ds_mla" if packed else settings.kv_cache_dtype
 
 
 _FEW_HEADS = 16
+STORED_SINCE = (0, 12)  # a cache of dtype auto is the checkpoint's (torch_utils.py, kv_cache_dtype_str_to_dtype)
 
 
 def refuse(model: ModelSpec, settings: EngineSettings, release: Release) -> None:

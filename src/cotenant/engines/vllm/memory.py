@@ -16,6 +16,7 @@ from cotenant.engines.rules import (
     ProfileRules,
     RuntimeRules,
 )
+from cotenant.engines.vllm.defaults import STORED_SINCE
 from cotenant.engines.vllm.releases import NEWEST, Release
 from cotenant.units import MIB
 
@@ -78,8 +79,9 @@ def _cache_rules(release: Release) -> CacheRules:
         padding_ratio=ratio,
         batches_in_flight=2 if release >= (0, 26) else 1,
         state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
+        draft_states=release >= (0, 15),  # v1/kv_cache_interface.py, MambaSpec.max_memory_usage_bytes
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
-        stored_dtype=release >= (0, 12),  # utils/torch_utils.py, kv_cache_dtype_str_to_dtype
+        stored_dtype=release >= STORED_SINCE,
         rest_on_last_stage=release < (0, 8),
         # v1/core/kv_cache_utils.py, get_kv_cache_configs: the merged layers of all workers against the least room;
         # worker by worker until 0.13 and again since 0.17
