@@ -10,10 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant import load_fleet, plan
-from cotenant.domain.plan import Plan
-from cotenant.errors import InputError, UnsupportedError
+from cotenant.domain.plan import Device, Plan
+from cotenant.errors import InputError
 from cotenant.planning.change import plan_change
-from cotenant.planning.migration import check_steps, place_of
+from cotenant.planning.check import find_faults
+from cotenant.planning.launch import reestimate
+from cotenant.planning.migration import check_steps
+from cotenant.planning.standing import place_of
 from cotenant.report.document import plan_document
 from tests.planning.fleets import fleet, small
 from tests.planning.test_promise import asked
@@ -97,12 +100,116 @@ def test_the_check_of_steps_sees_what_loads_before_room_is_made() -> None:
         check_steps(before, after, after.migration.steps[::-1])
 
 
-def test_what_is_no_plan_and_what_takes_turns_is_refused(old: Plan) -> None:
+def test_what_is_no_plan_is_refused() -> None:
     with pytest.raises(InputError, match="must be a plan"):
         plan(question({"a": 0.3}), previous="examples/a100-trio.json")
-    turning = {"gpus": shop(), "models": [sleepy("a", DAY), sleepy("b", NIGHT)]}
-    with pytest.raises(UnsupportedError, match="take turns"):
-        plan(turning, previous=old)
+
+
+def turning(*models: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"gpus": shop(), "models": list(models), **more}
+
+
+PAIR = (sleepy("a", DAY), sleepy("b", NIGHT))
+
+
+def test_who_takes_turns_stays_together_where_it_is() -> None:
+    before = plan(turning(*PAIR))
+    again = plan(turning(*PAIR), previous=plan_document(before, catalogue="c"))
+    assert again.migration is not None
+    assert set(again.migration.kept) == {"a", "b"}
+    assert again.migration.steps == ()
+    assert [one.models for one in again.turns] == [("a", "b")]
+    third = plan(turning(sleepy("c", DAY, rate=0.2), *PAIR), previous=before)
+    assert third.migration is not None
+    assert {*third.migration.kept, *third.migration.started} == {"a", "b", "c"}
+    assert set(third.migration.kept) == {"a", "b"}
+    assert places(third)["a"] == places(before)["a"]
+
+
+def test_taking_turns_is_begun_and_ended_with_memory_safe() -> None:
+    """Two cards become one, and two again: each start beside what runs then, as `check_steps` walks it."""
+    steady = [one | {"sharing": ["co-resident"]} for one in PAIR]
+    apart, paired = plan(turning(*steady)), plan(turning(*PAIR))
+    assert (len(apart.gpus), len(paired.gpus)) == (2, 1)
+    joined = plan(turning(*PAIR), previous=apart)
+    assert joined.migration is not None
+    assert not joined.migration.kept  # to sleep is a flag of the engine
+    assert len(joined.gpus) == 1
+    assert joined.cost_per_hour == paired.cost_per_hour
+    parted = plan(turning(*steady), previous=paired)
+    assert parted.migration is not None
+    assert len(parted.gpus) == 2
+    assert {*parted.migration.moved, *parted.migration.restarted} == {"a", "b"}
+    assert len(parted.migration.moved) == 1
+
+
+def test_the_spare_stays_where_it_is() -> None:
+    """Of four owned cards in nodes of two, the plan keeps the last empty; a plan that runs has another one so."""
+    cards = [{"type": "L4", "count": 4, "node": {"size": 2}}]
+    asked_for = {"gpus": cards, "models": [asked("a", 0.3), asked("b", 0.3)], "spare": "gpu"}
+    before = plan(asked_for)
+    elsewhere = {(1, 1): (0, 0), (0, 0): (1, 1), (0, 1): (1, 0), (1, 0): (0, 1)}
+
+    def turned(device: Device) -> Device:
+        node, index = elsewhere[device.node, device.index]
+        return replace(device, node=node, index=index)
+
+    running = replace(
+        before,
+        replicas=tuple(replace(one, devices=tuple(map(turned, one.devices))) for one in before.replicas),
+        gpus=tuple(replace(gpu, device=turned(gpu.device)) for gpu in before.gpus),
+    )
+    (empty,) = (place_of(gpu.device) for gpu in running.gpus if gpu.spare)
+    after = plan(asked_for, previous=running)
+    assert after.migration is not None
+    assert set(after.migration.kept) == {"a", "b"}
+    assert empty not in {place for each in places(after).values() for place in each}
+    assert after.cost_per_hour == before.cost_per_hour
+    assert sum(gpu.spare for gpu in after.gpus) == 1
+
+
+def test_a_hired_spare_is_spare_again() -> None:
+    asked_for = {"gpus": SHOP, "models": [asked("a", 0.3), asked("b", 0.3)], "spare": "gpu"}
+    before = plan(asked_for)
+    after = plan(asked_for, previous=before)
+    assert after.migration is not None
+    assert after.migration.steps == ()
+    assert {place_of(gpu.device) for gpu in after.gpus if gpu.spare} == {
+        place_of(gpu.device) for gpu in before.gpus if gpu.spare
+    }
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_turns_and_spares_change_safely(data: st.DataObject) -> None:
+    """Models that come, go, and change their hours on four owned cards, with and without a spare."""
+
+    def drawn() -> dict[str, Any]:
+        names = data.draw(st.lists(st.sampled_from("abcd"), min_size=1, max_size=4, unique=True))
+        models = [
+            sleepy(name, data.draw(st.sampled_from([DAY, NIGHT])), data.draw(st.sampled_from([0.1, 0.3])))
+            for name in sorted(names)
+        ]
+        node = {"size": 2, "host_memory": data.draw(st.sampled_from(["40GiB", "64GiB"]))}
+        return {"gpus": [{"type": "L4", "count": 4, "node": node}], "models": models,
+                "spare": data.draw(st.sampled_from(["none", "gpu"]))}  # fmt: skip
+
+    first, second = load_fleet(drawn()), load_fleet(drawn())
+    before = plan(first)
+    if not before.feasible:
+        return
+    after = plan_change(second, before)
+    if not after.feasible:
+        return
+    assert not list(find_faults(after, second, reestimate(second)))
+    assert after.objective_value == pytest.approx(plan(second).objective_value)
+    assert after.migration is not None
+    assert {
+        *after.migration.kept,
+        *after.migration.restarted,
+        *after.migration.moved,
+        *after.migration.started,
+    } == {one.id for one in after.replicas}
 
 
 def test_the_document_tells_the_migration(old: Plan) -> None:

@@ -93,19 +93,19 @@ def _shares(plan: Plan) -> Iterator[str]:
     wanted = {
         (replica.id, rank): device for replica in plan.replicas for rank, device in enumerate(replica.devices)
     }
-    seen = Counter((share.replica, share.rank) for gpu in plan.gpus for share in _all_shares(gpu))
+    seen = Counter((share.replica, share.rank) for gpu in plan.gpus for share in every_share(gpu))
     for key in seen.keys() | wanted.keys():
         if seen[key] != 1 or key not in wanted:
             yield f"rank {key[1]} of {key[0]} is listed {seen[key]} times"
     for gpu in plan.gpus:
-        for share in _all_shares(gpu):
+        for share in every_share(gpu):
             if wanted.get((share.replica, share.rank)) != gpu.device:
                 yield f"rank {share.rank} of {share.replica} stands on another card than its replica says"
 
 
 def _replicas(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]:
     requests = {request.name: request for request in fleet.models}
-    shares = {(share.replica, share.rank): share for gpu in plan.gpus for share in _all_shares(gpu)}
+    shares = {(share.replica, share.rank): share for gpu in plan.gpus for share in every_share(gpu)}
     for replica in plan.replicas:
         request = requests.get(replica.model)
         if request is None:
@@ -142,7 +142,7 @@ def _headroom(plan: Plan, fleet: Fleet) -> Iterator[str]:
             yield f"{_name(gpu)}: capacity {gpu.capacity_bytes}, CUDA reports {offer.gpu.cuda_bytes.value}"
         if gpu.used_bytes != offer.used_bytes:
             yield f"{_name(gpu)}: {gpu.used_bytes} bytes held by others, the fleet says {offer.used_bytes}"
-        taken = _most_taken(plan, gpu, [share.replica for share in _all_shares(gpu)])
+        taken = most_taken(plan, gpu, [share.replica for share in every_share(gpu)])
         free, asked = gpu.capacity_bytes - offer.used_bytes - taken, fleet.headroom * gpu.capacity_bytes
         if free < 0:
             yield f"{_name(gpu)}: {_gib(-free)} more than it has"
@@ -155,32 +155,33 @@ def _loading(plan: Plan) -> Iterator[str]:
     order = {replica.id: replica.start_order for replica in plan.replicas}
     for gpu in plan.gpus:
         started: list[str] = []
-        for share in sorted(_all_shares(gpu), key=lambda one: order.get(one.replica, 0)):
-            running = gpu.used_bytes + _most_taken(plan, gpu, started, loading=share.replica)
+        for share in sorted(every_share(gpu), key=lambda one: order.get(one.replica, 0)):
+            running = gpu.used_bytes + most_taken(plan, gpu, started, loading=share.replica)
             if running + share.load_peak_bytes > gpu.capacity_bytes:
                 yield f"{_name(gpu)}: {share.replica} does not fit while it loads"
             started.append(share.replica)
 
 
-def _all_shares(gpu: GpuPlan) -> tuple[GpuShare, ...]:
+def every_share(gpu: GpuPlan) -> tuple[GpuShare, ...]:
     """Of those drawn awake and of those drawn asleep."""
     return (*gpu.shares, *(sleeper.share for sleeper in gpu.sleepers))
 
 
-def _most_taken(plan: Plan, gpu: GpuPlan, present: Sequence[str], *, loading: str = "") -> int:
-    """What the `present` replicas ever take of a card together: of those that take turns one is awake, whichever
-    takes most; none of those that take turns with who is `loading`."""
+def most_taken(plan: Plan, gpu: GpuPlan, present: Sequence[str], *, loading: str = "") -> int:
+    """What those of the `present` replicas that stand on a card ever take of it together: of those that take turns
+    one is awake, whichever takes most; none of those that take turns with who is `loading`."""
     awake = {
         one.replica: max(
             one.budget_bytes, one.weights_bytes + one.kv_cache_bytes + one.activations_bytes + one.runtime_bytes
         )
-        for one in _all_shares(gpu)
+        for one in every_share(gpu)
     }
     model_of = {replica.id: replica.model for replica in plan.replicas}
-    for one in _all_shares(gpu):
+    for one in every_share(gpu):
         turns_of = _group(plan, model_of.get(one.replica, ""))
         if turns_of is not None and turns_of.mode == "restart":  # it loads anew whenever it wakes
             awake[one.replica] = max(awake[one.replica], one.load_peak_bytes)
+    present = [name for name in present if name in awake]
     total = sum(awake[name] for name in present if _group(plan, model_of.get(name, "")) is None)
     for turns in plan.turns:
         mine = [name for name in present if model_of.get(name) in turns.models]
@@ -200,7 +201,7 @@ def _asleep(plan: Plan, gpu: GpuPlan, turns: Turns, replica: str) -> int:
     if turns.mode == "restart":
         return 0
     return max(
-        share.runtime_bytes for card in plan.gpus for share in _all_shares(card) if share.replica == replica
+        share.runtime_bytes for card in plan.gpus for share in every_share(card) if share.replica == replica
     )
 
 
@@ -237,7 +238,7 @@ def _turns(plan: Plan, fleet: Fleet) -> Iterator[str]:
                     share.weights_bytes
                     for gpu in plan.gpus
                     if gpu.device == device
-                    for share in _all_shares(gpu)
+                    for share in every_share(gpu)
                     if share.replica == replica.id
                 )
     for offer, node in {(gpu.device.offer, gpu.device.node) for gpu in plan.gpus if gpu.spare}:
@@ -261,11 +262,11 @@ def _moving(plan: Plan, offer: int, node: int) -> int:
     hosted = {name for turns in plan.turns if turns.mode == "sleep-1" for name in turns.models}
     weights: dict[str, int] = defaultdict(int)
     for gpu in plan.gpus:
-        for share in _all_shares(gpu):
+        for share in every_share(gpu):
             weights[share.replica] += share.weights_bytes
     model_of = {replica.id: replica.model for replica in plan.replicas}
     lost = [
-        sum(weights[share.replica] for share in _all_shares(gpu) if model_of.get(share.replica) in hosted)
+        sum(weights[share.replica] for share in every_share(gpu) if model_of.get(share.replica) in hosted)
         for gpu in plan.gpus
         if gpu.device.offer == offer and gpu.device.node != node
     ]
@@ -275,7 +276,7 @@ def _moving(plan: Plan, offer: int, node: int) -> int:
 def _wishes(plan: Plan, fleet: Fleet) -> Iterator[str]:
     model_of = {replica.id: replica.model for replica in plan.replicas}
     for gpu in plan.gpus:
-        present = [model_of.get(share.replica, "") for share in _all_shares(gpu)]
+        present = [model_of.get(share.replica, "") for share in every_share(gpu)]
         if len(set(present)) != len(present):
             yield f"{_name(gpu)}: two replicas of one model"
         for request in fleet.models:

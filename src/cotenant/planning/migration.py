@@ -4,7 +4,8 @@ What is not asked for any more stops first. Then, again and again: a replica who
 peak beside all that runs starts, and its predecessor stops once it answers. Where none has room, the one that is
 missed least (lowest priority, then shortest load) stops before its successor starts: that is downtime, and it is
 said. Where engines that load share a card, they start in the new plan's order, which its check has proven to fit;
-one that runs already and comes later in that order is restarted if it stands in the way.
+one that runs already and comes later in that order is restarted if it stands in the way. Of those that take turns
+in the old plan or in the new one, one is awake; while one loads, those that take turns with it then are asleep.
 """
 
 from __future__ import annotations
@@ -16,17 +17,12 @@ from itertools import count
 
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.migration import Migration, MigrationStep
-from cotenant.domain.plan import Device, Plan, ReplicaPlan
+from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.errors import CheckError
 from cotenant.estimation.step_time import load_s
 from cotenant.planning.assembly import FIRST_PORT
-
-Place = tuple[str, int, int]  # type, node, index
-
-
-def place_of(device: Device) -> Place:
-    """A card by what two plans have in common."""
-    return device.type, device.node, device.index
+from cotenant.planning.check import every_share, most_taken
+from cotenant.planning.standing import Place, Standing, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +83,37 @@ def free_ports(old: Plan, new: Plan) -> dict[str, int]:
 
 
 def check_steps(old: Plan, new: Plan, steps: Sequence[MigrationStep]) -> None:
-    """Walk the steps with bytes in hand: no card may ever hold more than it has."""
-    capacity = {place_of(gpu.device): gpu.capacity_bytes - gpu.used_bytes for gpu in (*old.gpus, *new.gpus)}
-    claims = {"old": _claims(old), "new": _claims(new)}
-    running = {("old", replica.id) for replica in old.replicas}
+    """Walk the steps with bytes in hand: no card may ever hold more than it has.
+
+    Who takes turns in either plan is counted as that plan's check counts it, those that stay by the new one.
+    """
+    kept = {change.old.id: change.new.id for change in _changes(old, new)
+            if change.word == "kept" and change.old is not None and change.new is not None}  # fmt: skip
+    leaving = [one.id for one in old.replicas if one.id not in kept]
+    running = list(kept.values())
+    before = {place_of(gpu.device): gpu for gpu in old.gpus}
     for number, step in enumerate(steps):
         if step.action == "stop":
-            side = "old" if ("old", step.replica) in running else "new"
-            running.discard((side, step.replica))
+            if step.replica in leaving:
+                leaving.remove(step.replica)
+            else:
+                running.remove(kept[step.replica])
             continue
-        for place, (_, peak) in claims["new"][step.replica].items():
-            held = sum(claims[side][name].get(place, (0, 0))[0] for side, name in running)
-            if held + peak > capacity[place]:
+        for gpu in new.gpus:
+            share = next((one for one in every_share(gpu) if one.replica == step.replica), None)
+            if share is None:
+                continue
+            held = most_taken(new, gpu, running, loading=step.replica)
+            there = before.get(place_of(gpu.device))
+            held += 0 if there is None else most_taken(old, there, leaving)
+            peak, limit = max(share.load_peak_bytes, share.claimed_bytes), gpu.capacity_bytes - gpu.used_bytes
+            if held + peak > limit:
                 raise CheckError(
-                    f"step {number + 1} of the migration needs {held + peak:,} bytes of {place}, "
-                    f"{capacity[place]:,} are there",
+                    f"step {number + 1} of the migration needs {held + peak:,} bytes of {place_of(gpu.device)}, "
+                    f"{limit:,} are there",
                     hint="this is a fault of Cotenant: report it",
                 )
-        running.add(("new", step.replica))
+        running.append(step.replica)
 
 
 def _changes(old: Plan, new: Plan) -> list[_Change]:
@@ -134,19 +143,9 @@ def _weights(replica: ReplicaPlan) -> tuple[object, ...]:
     return replica.checkpoint, replica.quantization, replica.engine, replica.engine_version
 
 
-def _claims(plan: Plan) -> dict[str, dict[Place, tuple[int, int]]]:
-    """replica -> card -> (bytes for good, bytes while it loads)."""
-    found: dict[str, dict[Place, tuple[int, int]]] = {replica.id: {} for replica in plan.replicas}
-    for gpu in plan.gpus:
-        for share in gpu.shares:
-            peak = max(share.load_peak_bytes, share.claimed_bytes)
-            found[share.replica][place_of(gpu.device)] = (share.claimed_bytes, peak)
-    return found
-
-
 @dataclass(slots=True)
 class _Order:
-    """The state while steps are chosen: what each card holds, what is still to start, what still runs."""
+    """The state while steps are chosen: what still runs of both plans, what is still to start."""
 
     old: Plan
     new: Plan
@@ -154,19 +153,20 @@ class _Order:
     changes: Sequence[_Change]
     steps: list[MigrationStep] = field(default_factory=list)
     disturbed: list[_Change] = field(default_factory=list)
-    _held: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
+    _before: Standing = field(init=False)
+    _after: Standing = field(init=False)
     _capacity: dict[Place, int] = field(default_factory=dict)
-    _before: dict[str, dict[Place, tuple[int, int]]] = field(default_factory=dict)
-    _after: dict[str, dict[Place, tuple[int, int]]] = field(default_factory=dict)
 
     def run(self) -> None:
         """All steps, from nothing changed to all changed."""
-        self._before, self._after = _claims(self.old), _claims(self.new)
+        self._before, self._after = Standing(self.old), Standing(self.new)
         gpus = (*self.old.gpus, *self.new.gpus)
         self._capacity = {place_of(gpu.device): gpu.capacity_bytes - gpu.used_bytes for gpu in gpus}
-        for replica in self.old.replicas:
-            for place, (size, _) in self._before[replica.id].items():
-                self._held[place] += size
+        for change in self.changes:  # who stays counts as the new plan has it
+            if change.word == "kept" and change.new is not None:
+                self._after.running.add(change.new.id)
+            elif change.old is not None:
+                self._before.running.add(change.old.id)
         for change in self.changes:
             if change.new is None and change.old is not None:
                 self._stop(change, downtime=False)
@@ -200,15 +200,19 @@ class _Order:
         new = change.new
         if new is None:
             return False
-        mine = self._after[new.id]
+        mine = self._after.of(new.id)
         for other in waiting:
             if (
                 other.new is not None
                 and other.new.start_order < new.start_order
-                and mine.keys() & self._after[other.new.id].keys()
+                and mine.keys() & self._after.of(other.new.id).keys()
             ):
                 return False
-        return all(self._held[place] + peak <= self._capacity[place] for place, (_, peak) in mine.items())
+        return all(
+            self._after.held(place, new.id) + self._before.held(place) + one.load_peak_bytes
+            <= self._capacity[place]
+            for place, one in mine.items()
+        )
 
     def _missed(self, change: _Change) -> tuple[int, float, str]:
         new = change.new
@@ -219,8 +223,8 @@ class _Order:
 
     def _in_the_way(self, waiting: Sequence[_Change], kept: Sequence[_Change]) -> _Change:
         first = self._by_start(waiting)[0].new
-        mine = self._after[first.id].keys() if first else set()
-        blocking = [one for one in kept if one.new is not None and mine & self._after[one.new.id].keys()]
+        mine = self._after.of(first.id).keys() if first else set()
+        blocking = [one for one in kept if one.new is not None and mine & self._after.of(one.new.id).keys()]
         if not blocking:
             raise CheckError("no order of the migration fits", hint="this is a fault of Cotenant: report it")
         return max(blocking, key=lambda one: one.new.start_order if one.new else 0)
@@ -229,9 +233,8 @@ class _Order:
         new = change.new
         if new is None:
             return
-        for place, (size, _) in self._after[new.id].items():
-            self._held[place] += size
-        peak = max(peak for _, peak in self._after[new.id].values())
+        self._after.running.add(new.id)
+        peak = max(one.load_peak_bytes for one in self._after.of(new.id).values())
         seconds = self._seconds(new)
         self.steps.append(MigrationStep("start", new.id, new.model, new.devices, peak, seconds=seconds))
 
@@ -239,16 +242,22 @@ class _Order:
         old = change.old
         if old is None:
             return
-        for place, (size, _) in self._before[old.id].items():
-            self._held[place] -= size
-        freed = max((size for size, _ in self._before[old.id].values()), default=0)
+        self._before.running.discard(old.id)
+        if change.word == "kept" and change.new is not None:
+            self._after.running.discard(change.new.id)
+        freed = max((one.claim_bytes for one in self._before.of(old.id).values()), default=0)
         self.steps.append(
             MigrationStep("stop", old.id, old.model, old.devices, freed_bytes=freed, downtime=downtime)
         )
 
     def _seconds(self, replica: ReplicaPlan) -> float:
         weights = max(
-            (share.weights_bytes for gpu in self.new.gpus for share in gpu.shares if share.replica == replica.id),
+            (
+                share.weights_bytes
+                for gpu in self.new.gpus
+                for share in every_share(gpu)
+                if share.replica == replica.id
+            ),
             default=0,
         )
         return load_s(weights, self.fleet.gpus[replica.devices[0].offer].gpu)[1]

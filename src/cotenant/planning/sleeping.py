@@ -15,7 +15,7 @@ must then hold what sleeps in it and what any one card of its type brings along 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
@@ -35,6 +35,8 @@ MOST_SLEEPERS = 6  # whose every deal into groups is looked at
 MOST_DEALS = 60
 _MOST_WAYS = 64  # of one group on one offer
 Group = tuple[int, ...]
+Running = Collection[frozenset[str]]
+"""Names of models that take turns now, group by group; who takes none is one alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +52,41 @@ class _Deal:
         return self.solved.placement.objective_value if self.solved.feasible else inf
 
 
-def solve_fleet(fleet: Fleet, *, fold: bool = True, progress: Progress = lambda _: None) -> Solved:
+def solve_fleet(
+    fleet: Fleet, *, fold: bool = True, running: Running = frozenset(), progress: Progress = lambda _: None
+) -> Solved:
     """The placement of a fleet: with a spare where it asks for one, with turns where they cost less, with
-    adapters folded onto one base where that costs less still (`fold`), and then of the fleet so folded."""
+    adapters folded onto one base where that costs less still (`fold`), and then of the fleet so folded. Of deals
+    that cost the same, one in which groups stay together that are `running`."""
 
     def refine(asked: Fleet) -> Solved:
-        return refined(solve(asked, progress=progress), progress=progress)
+        return refined(solve(asked, progress=progress), running=running, progress=progress)
 
     apart = refine(fleet)
     return with_folds(apart, refine, progress=progress) if fold else apart
 
 
-def refined(solved: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:
+def refined(
+    solved: Solved,
+    *,
+    strictly: bool = False,
+    running: Running = frozenset(),
+    progress: Progress = lambda _: None,
+) -> Solved:
     """A placement of everybody awake on all cards, made to keep a spare or to take turns."""
     if solved.fleet.spare != "none" and solved.feasible:
         spared = keep_spare(solved, strictly=strictly, progress=progress)
         solved = spared or replace(solved, feasible=False, lacks_spare=True)
-    return with_turns(solved, strictly=strictly, progress=progress)
+    return with_turns(solved, strictly=strictly, running=running, progress=progress)
 
 
-def with_turns(awake: Solved, *, strictly: bool = False, progress: Progress = lambda _: None) -> Solved:
+def with_turns(
+    awake: Solved,
+    *,
+    strictly: bool = False,
+    running: Running = frozenset(),
+    progress: Progress = lambda _: None,
+) -> Solved:
     """The better of `awake`, the placement where everybody keeps its memory, and the best with sleepers."""
     fleet = awake.fleet
     sleepers = [number for number, one in enumerate(fleet.models) if "sleep" in one.sharing]
@@ -81,11 +98,19 @@ def with_turns(awake: Solved, *, strictly: bool = False, progress: Progress = la
     first = _Deal(alone, awake, awake.placement.lower_bound if awake.feasible else inf)
     deals, complete = _all_deals(fleet, sleepers, blocks)
     found = _each(fleet, first, blocks, deals) if complete else _merged(fleet, first, blocks)
-    best = min([first, *found], key=lambda deal: (round(deal.cost, 9), -len(deal.groups)))
+    best = min(
+        [first, *found],
+        key=lambda deal: (round(deal.cost, 9), -len(deal.groups), -_staying(fleet, deal.groups, running)),
+    )
     bound = min(deal.bound for deal in (first, *found))
     if best.cost == inf:
         return awake
     return _expanded(fleet, best, awake, blocks, bound if complete else None)
+
+
+def _staying(fleet: Fleet, groups: Sequence[Group], running: Running) -> int:
+    """How many models stay in the company that they are in."""
+    return sum(len(group) for group in groups if frozenset(fleet.models[one].name for one in group) in running)
 
 
 def _pairs(numbers: Sequence[int]) -> Iterator[Group]:
@@ -223,7 +248,7 @@ def _group_pairs(fleet: Fleet, groups: Sequence[Group]) -> Iterator[tuple[Group,
 def _solved(fleet: Fleet, blocks: _Blocks, groups: tuple[Group, ...], least: float) -> _Deal:
     """The deal as a fleet whose models are groups; a spare is looked for where it may cost `least` or less."""
     first = _solved_so(fleet, blocks, groups, least, hosted=True)
-    if not first.solved.feasible or _hosts_hold(first.solved, blocks):
+    if not first.solved.feasible or _hosts_hold(first.solved, first.solved.placement, blocks):
         return first
     again = _solved_so(fleet, blocks, groups, least, hosted=False)
     return replace(again, bound=min(first.bound, again.bound))
@@ -253,20 +278,20 @@ def _solved_so(fleet: Fleet, blocks: _Blocks, groups: tuple[Group, ...], least: 
     return _Deal(groups, solved, bound)
 
 
-def _hosts_hold(solved: Solved, blocks: _Blocks) -> bool:
+def _hosts_hold(solved: Solved, placement: Placement, blocks: _Blocks) -> bool:
     """Whether each node's memory holds all that sleep in it, of all groups together, and where spare cards are
     also what sleeps on any one card elsewhere."""
     cards = solved.problem.cards
     held: dict[tuple[int, int], int] = defaultdict(int)
     brought: dict[int, int] = defaultdict(int)  # by card, what would move with it
-    for one in solved.placement.assignments:
+    for one in placement.assignments:
         if one.candidate.members:
             size = blocks.turns(one.candidate).host_bytes
             first = cards[one.cards[0][0]]
             held[first.offer, first.node] += size
             for card in one.cards[0]:
                 brought[card] += size
-    for place in {(cards[number].offer, cards[number].node) for number in solved.placement.spare}:
+    for place in {(cards[number].offer, cards[number].node) for number in placement.spare}:
         others = [size for card, size in brought.items()
                   if cards[card].offer == place[0] and cards[card].node != place[1]]  # fmt: skip
         held[place] += max(others, default=0)
@@ -313,7 +338,7 @@ def _expanded(fleet: Fleet, best: _Deal, awake: Solved, blocks: _Blocks, bound: 
         placement=expanded(dealt.placement),
         calm=dealt.calm,
         feasible=True,
-        dealt=Dealt(dealt, expanded),
+        dealt=Dealt(dealt, expanded, lambda placement: _hosts_hold(dealt, placement, blocks)),
     )
 
 

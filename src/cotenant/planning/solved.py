@@ -40,10 +40,11 @@ class Solved:
 @dataclass(frozen=True, slots=True)
 class Dealt:
     """A fleet whose models are the groups that take turns, as it was `solved`; `expanded` tells one of its
-    placements by the models themselves."""
+    placements by the models themselves, `held` whether host memory holds all that sleep in one."""
 
     solved: Solved
     expanded: Callable[[Placement], Placement]
+    held: Callable[[Placement], bool]
 
 
 def solve(fleet: Fleet, *, progress: Progress = lambda _: None) -> Solved:
