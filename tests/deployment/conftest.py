@@ -62,12 +62,14 @@ def hostile(engine: str, name: str, checkpoint: str) -> Plan:
     return read_plan(found)
 
 
-NAMES = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=30)
-"""Any text that UTF-8 can hold."""
+NAMES = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=30
+).filter(lambda name: not name.startswith("-"))
+"""Any text that UTF-8 can hold; what begins like a flag is refused when the plan is read."""
 
 NASTY = (
-    "$(touch /tmp/owned)", "`id`", "a'b\"c", "a b", "%i%%", "${PORT}", "$(PORT)", "$$", "\\", "--flag", "a\nb",
-    "yes", "1e3", "0x1f", "0o7", "~", "null", "a: b", "#x", "- x", "é漢", "a\tb", "'", '"', "{{x}}", "&a", "*a",
-    "!x", "|", ";", "a;b", "-", " a ", "\x85", "\u2028", "\ufeff",
+    "$(touch /tmp/owned)", "`id`", "a'b\"c", "a b", "%i%%", "${PORT}", "$(PORT)", "$$", "\\", "a\nb",
+    "yes", "1e3", "0x1f", "0o7", "~", "null", "a: b", "#x", "é漢", "a\tb", "'", '"', "{{x}}", "&a", "*a",
+    "!x", "|", ";", "a;b", " a ", "\x85", "\u2028", "\ufeff",
 )  # fmt: skip
 """Names that some reader takes for something else."""

@@ -56,7 +56,7 @@ def test_the_journal_remembers_and_is_held_by_one(tmp_path):
     again = Journal(tmp_path)
     assert again.entries() == (ENTRY,)
     assert (tmp_path / "engines.json").stat().st_mode & 0o077 == 0
-    again.drop("a-1")
+    again.drop(ENTRY.process)
     assert again.entries() == ()
     again.close()
 

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 @click.option(
     "--url", "urls", multiple=True, metavar="NAME=URL", help="This replica or model runs already: route only."
 )
+@click.option(
+    "--engine-keys",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="NAME KEY a line: keys of --url engines.",
+)
 @click.option("--state", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="Journal and logs.")
 @click.option(
     "--patience", default="10s", show_default=True, metavar="TIME", help="Before a busy model makes room."
@@ -92,7 +98,7 @@ def _gateway(told: dict[str, object], check: Callable[[], object]) -> tuple[Call
 
 
 def _options(told: dict[str, object], check: Callable[[], object]) -> Options:
-    from cotenant.edge.gateway.keys import read_keys
+    from cotenant.edge.gateway.keys import read_engine_keys, read_keys
     from cotenant.edge.gateway.routes import Limits
     from cotenant.edge.gateway.run import Options
     from cotenant.edge.store import data_dir
@@ -102,12 +108,13 @@ def _options(told: dict[str, object], check: Callable[[], object]) -> Options:
     def span(name: str) -> int:
         return int(parse_seconds(told[name]) * SECOND)
 
-    keys, state, port = told["api_keys"], told["state"], int(str(told["port"]))
+    keys, theirs, state, port = told["api_keys"], told["engine_keys"], told["state"], int(str(told["port"]))
     return Options(
         host=str(told["host"]),
         port=port,
         state=state if isinstance(state, Path) else data_dir() / "serve" / str(port),
         keys=read_keys(keys) if isinstance(keys, Path) else None,
+        engine_keys=read_engine_keys(theirs) if isinstance(theirs, Path) else {},
         anonymous=bool(told["allow_anonymous"]),
         prestart=not told["no_prestart"],
         quiet=bool(told["quiet"]),
@@ -162,7 +169,9 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 
 def _address(url: str) -> str:
     """An engine's address without its /v1, which requests bring along."""
-    return url.rstrip("/").removesuffix("/v1")
+    from cotenant.edge.engines.calls import address
+
+    return address(url).url.removesuffix("/v1")
 
 
 def _document(fleet: Fleet) -> dict[str, object]:

@@ -27,6 +27,8 @@ from cotenant.readers.plan_schema import (
 
 SCHEMA = "cotenant/plan/1"
 _PREFIX = "cotenant/plan/"
+_NO_WORDS = ("why", "runner_up", "command")  # texts for people: no engine is told them
+_COUNTS = ("max_num_seqs", "n_parallel", "n_ctx", "max_model_len")
 _WITH_OPTIONS = ("llama.cpp", "ollama")
 
 
@@ -57,6 +59,9 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
 def _setting_faults(document: Mapping[str, Any]) -> Iterator[CotenantError]:
     for number, replica in enumerate(document["replicas"]):
         path = f"$.replicas[{number}]"
+        yield from _word_faults(replica, path)
+        for index, adapter in enumerate(replica.get("adapters") or ()):
+            yield from _word_faults(adapter, f"{path}.adapters[{index}]")
         given = {name: value for name, value in replica.items() if value is not None}
         yield from structural_faults(SETTINGS, given, path)
         yield from structural_faults(LLAMA_CPP, given, path)
@@ -64,14 +69,34 @@ def _setting_faults(document: Mapping[str, Any]) -> Iterator[CotenantError]:
             yield InputError("speculative decoding is not deployed yet", path=f"{path}.speculation")
 
 
+def _word_faults(told: Mapping[str, Any], path: str) -> Iterator[CotenantError]:
+    """Values that a command line would take for something else: a text that begins like a flag (a checkpoint named
+    ``--trust-remote-code``), one that no argument can hold, a number beyond what any engine counts."""
+    for name, value in told.items():
+        if isinstance(value, str) and name not in _NO_WORDS:
+            if value.startswith("-") or (name == "name" and "=" in value):
+                yield InputError(f"{value[:60]!r} would be read as a flag", path=f"{path}.{name}")
+            elif "\0" in value:
+                yield InputError("no argument can hold the character NUL", path=f"{path}.{name}")
+        elif isinstance(value, int) and not (1 if name in _COUNTS else -1) <= value < 2**60:
+            yield InputError("is no number that an engine takes", path=f"{path}.{name}")
+
+
 def _contradictions(entry: PlanEntry) -> Iterator[CotenantError]:
     """Names that stand twice or nowhere, engines without rules, text that no file can hold."""
     known: set[str] = set()
+    ports: set[tuple[int, int]] = set()
     for number, replica in enumerate(entry.replicas):
         path = f"$.replicas[{number}]"
         if replica.id in known:
             yield InputError(f"the id {replica.id[:60]!r} stands there twice", path=f"{path}.id")
         known.add(replica.id)
+        port = (replica.devices[0].node, replica.port)
+        if port in ports:
+            yield InputError(f"another replica there listens on port {replica.port}", path=f"{path}.port")
+        ports.add(port)
+        if len({(one.node, one.type, one.index) for one in replica.devices}) < len(replica.devices):
+            yield InputError("one device stands there twice", path=f"{path}.devices")
         try:
             find_engine(replica.engine)
         except CotenantError as error:
@@ -153,6 +178,7 @@ def _replica(entry: ReplicaEntry, settings: EngineSettings) -> ReplicaPlan:
         beside_bytes=entry.beside_bytes,
         ttft_s=_three(entry.ttft_s),
         tpot_s=_three(entry.tpot_s),
+        times_from=entry.times_from,
         quantization_flag=entry.quantization_flag,
         also_serves=tuple(entry.also_serves),
     )

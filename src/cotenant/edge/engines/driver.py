@@ -24,6 +24,9 @@ class Driver(Protocol):
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """How it is just now."""
 
+    def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
+        """What it says it is, as its releases are numbered. Raises EngineError where it does not say."""
+
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """Its own figures. Raises EngineError where it does not answer."""
 

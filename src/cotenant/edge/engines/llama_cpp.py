@@ -11,7 +11,7 @@ import json
 from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call
-from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, words
+from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, version_at, words
 from cotenant.errors import EngineError
 
 # Pulls 16391 and 16382 (October 2025): prompts of idle slots are kept in host memory, up to 8 GiB, and states of
@@ -46,6 +46,11 @@ class LlamaServer(NoSleep, FixedAdapters):
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """200 when the model is loaded, 503 while it loads; /health asks for no key."""
         return health_at(url, "/health", timeout_s=timeout_s)
+
+    def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
+        """The build's number, from /props: its ``build_info`` is ``b6800-abcdef0``."""
+        build = version_at(url, "/props", "build_info", timeout_s=timeout_s, key=key)
+        return build.partition("-")[0].removeprefix("b")
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """From /metrics, which it serves where it was started with --metrics."""

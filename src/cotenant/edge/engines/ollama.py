@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call_json
-from cotenant.edge.engines.plain import FixedAdapters, health_at, on_cards, post
+from cotenant.edge.engines.plain import FixedAdapters, health_at, on_cards, post, version_at
 from cotenant.edge.engines.programs import program
 from cotenant.errors import EngineError
 
@@ -36,6 +36,10 @@ class Ollama(FixedAdapters):
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """The server's own; models load at their first request."""
         return health_at(url, "/api/version", timeout_s=timeout_s)
+
+    def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
+        """From /api/version."""
+        return version_at(url, "/api/version", "version", timeout_s=timeout_s)
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """It counts nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cotenant.domain.running import EngineMetrics, Health, Launch
-from cotenant.edge.engines.calls import call
+from cotenant.edge.engines.calls import call, call_json
 from cotenant.edge.engines.programs import program
 from cotenant.engines import find_engine
 from cotenant.engines.names import also_named
@@ -38,6 +38,15 @@ def health_at(url: str, path: str, *, timeout_s: float, key: str = "") -> Health
     except EngineError:
         return Health.SILENT
     return {200: Health.READY, 503: Health.LOADING}.get(status, Health.UNWELL)
+
+
+def version_at(url: str, path: str, field: str, *, timeout_s: float, key: str = "") -> str:
+    """A text in the JSON object at a path. Raises EngineError where it is not there."""
+    told = call_json(url, path, timeout_s=timeout_s, key=key)
+    found = told.get(field) if isinstance(told, dict) else None
+    if not isinstance(found, str) or not found:
+        raise EngineError(f"{url}{path} does not say its version")
+    return found
 
 
 def metrics_at(

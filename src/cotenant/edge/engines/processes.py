@@ -30,14 +30,14 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
     It outlives us on purpose: a gateway that comes back adopts it. Raises InputError where the program is missing
     or cannot be run.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
     inherited = {
         name: value
         for name, value in os.environ.items()
         if name in _KEPT or name.startswith(_KEPT_PREFIXES)
     }  # fmt: skip
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = -1
     try:
+        descriptor = _log_at(log)
         child = subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=subprocess.STDOUT,
             env=inherited | dict(command.environment), start_new_session=True, close_fds=True,
@@ -50,13 +50,23 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
             hint=f"{wheel}install the engine, or say where its program is: --engine-binary ENGINE=PATH",
         ) from None
     finally:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
     with _LOCK:
         _CHILDREN[child.pid] = child
     started = start_of(child.pid)
     if started is None:
         raise EngineError(f"{command.argv[0]} ended as soon as it was started", hint=f"see {log}")
     return EngineProcess(child.pid, started, command.argv, url, str(log))
+
+
+def _log_at(log: Path) -> int:
+    """Where its output goes; to nowhere where the disk takes none: a full disk is no reason not to serve."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def start_of(pid: int) -> str | None:
@@ -227,6 +237,3 @@ def _reap(pid: int) -> None:
         child = _CHILDREN.get(pid)
     if child is not None:
         child.poll()
-        return
-    with suppress(OSError):  # a child of the gateway that was in this process before a reload
-        os.waitpid(pid, os.WNOHANG)

@@ -9,7 +9,7 @@ server_args.py.
 from __future__ import annotations
 
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
-from cotenant.edge.engines.plain import NoSleep, health_at, metrics_at, on_cards, post, words
+from cotenant.edge.engines.plain import NoSleep, health_at, metrics_at, on_cards, post, version_at, words
 
 _METRICS = {
     "running": ("sglang:num_running_reqs",),
@@ -34,6 +34,10 @@ class Sglang(NoSleep):
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """200 once it serves, 503 while it starts."""
         return health_at(url, "/health", timeout_s=timeout_s)
+
+    def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
+        """From /get_server_info, which later releases keep beside /server_info."""
+        return version_at(url, "/get_server_info", "version", timeout_s=timeout_s)
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """From /metrics."""

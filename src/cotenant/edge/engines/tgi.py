@@ -7,7 +7,7 @@ Source: huggingface/text-generation-inference, router/src/server.rs (/health, /m
 from __future__ import annotations
 
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
-from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, words
+from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, version_at, words
 
 _METRICS = {
     "running": ("tgi_batch_current_size",),
@@ -31,6 +31,10 @@ class Tgi(NoSleep, FixedAdapters):
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """200 once the shards answer, 503 before."""
         return health_at(url, "/health", timeout_s=timeout_s)
+
+    def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
+        """From /info."""
+        return version_at(url, "/info", "version", timeout_s=timeout_s, key=key)
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """From /metrics; a share of its pool it does not tell."""

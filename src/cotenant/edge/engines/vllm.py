@@ -11,7 +11,7 @@ from __future__ import annotations
 from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call_json
-from cotenant.edge.engines.plain import health_at, metrics_at, on_cards, post, words
+from cotenant.edge.engines.plain import health_at, metrics_at, on_cards, post, version_at, words
 from cotenant.engines.vllm.arguments import priority_flags
 from cotenant.errors import EngineError
 
@@ -59,6 +59,10 @@ class Vllm:
         except EngineError:
             return found
         return Health.ASLEEP if isinstance(told, dict) and told.get("is_sleeping") is True else found
+
+    def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
+        """From /version."""
+        return version_at(url, "/version", "version", timeout_s=timeout_s, key=key)
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """From /metrics; the pool's gauge was called otherwise until 0.10."""

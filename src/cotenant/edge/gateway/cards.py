@@ -17,6 +17,20 @@ def driver() -> Any | None:
         return None
 
 
+def sizes(binding: Any) -> dict[int, tuple[str, int]]:
+    """card -> (name, bytes in all), of those that answer."""
+    found: dict[int, tuple[str, int]] = {}
+    for card in range(int(binding.nvmlDeviceGetCount())):
+        try:
+            handle = binding.nvmlDeviceGetHandleByIndex(card)
+            name = binding.nvmlDeviceGetName(handle)
+            told = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
+            found[card] = told, int(binding.nvmlDeviceGetMemoryInfo(handle).total)
+        except binding.NVMLError:
+            continue
+    return found
+
+
 def read(binding: Any, cards: Sequence[int]) -> dict[int, tuple[int, dict[int, int | None]]]:
     """card -> (bytes free, bytes by pid; None where the driver does not tell them apart, as in some containers).
     A card that does not answer is left out: nothing is concluded from silence."""

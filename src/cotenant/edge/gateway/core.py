@@ -127,9 +127,10 @@ class Core:
         self.pump()
 
     def left(self, ticket: Ticket) -> None:
-        """Its client is gone."""
-        self.router.left(self.now_ns, ticket.id)
-        self.pump()
+        """Its client is gone, or has its answer: nothing is left of it in the router."""
+        if ticket.id in self.router.floor.requests:
+            self.router.left(self.now_ns, ticket.id)
+            self.pump()
 
     def closed(self, ticket: Ticket, status: int) -> None:
         """It has ended, one way or the other: count it, and say so without a word of its content."""

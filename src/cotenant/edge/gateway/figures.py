@@ -13,7 +13,7 @@ class Figures:
     """Counted as it happens; gauges are read off the router when somebody asks."""
 
     def __init__(self, router: Router, devices: tuple[str, ...]) -> None:
-        self._router, self._devices = router, devices
+        self._router, self.devices = router, devices
         self._registry = registry = CollectorRegistry(auto_describe=False)
         self.requests = Counter(
             "cotenant_requests",
@@ -74,7 +74,7 @@ class Figures:
             self._running.labels(replica.host.id).set(len(replica.running))
             up = float(replica.free_slots > 0 or bool(replica.running))
             self._state.labels(replica.host.id, replica.state.name.lower()).set(up)
-        for place, name in enumerate((*self._devices, "host memory")):
+        for place, name in enumerate((*self.devices, "host memory")):
             self._held.labels(name).set(floor.ledger.held[place])
             self._capacity.labels(name).set(floor.ledger.capacity[place])
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""Engines started, watched, put to sleep, woken and stopped, as the router wants it."""
+"""Engines started, put to sleep, woken and stopped, as the router wants it."""
 
 from __future__ import annotations
 
@@ -7,54 +7,60 @@ import json
 import secrets
 import socket
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from cotenant.domain.running import EngineProcess, Health
+from cotenant.domain.engine import Version
+from cotenant.domain.running import EngineProcess, Health, Launch
 from cotenant.edge.engines import find_driver, processes
 from cotenant.edge.engines.checkup import checkup
 from cotenant.edge.engines.driver import Driver
 from cotenant.edge.engines.vllm import Vllm
-from cotenant.edge.gateway import cards
 from cotenant.edge.gateway.core import Core, Doing, Ticket
 from cotenant.edge.gateway.journal import Entry, Journal
 from cotenant.errors import CotenantError, EngineError
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
-from cotenant.serving.replica import State
 
-WATCH_S, HEALTH_S, SILENCES = 0.1, 5.0, 3
+_NO_KEYS: Mapping[str, str] = {}
 
 
 class Engine:
-    """One replica's process, if it has one, and how to talk to it."""
+    """One replica's process, if it has one, and how to talk to it. `keys`: of engines that are not ours, by their
+    replica or model."""
 
     __slots__ = ("driver", "generation", "key", "launch", "level", "process", "reference", "silent", "task", "url")
 
-    def __init__(self, launch: Any, level: int) -> None:
-        self.launch, self.level = launch, level
+    def __init__(self, launch: Launch, level: int, keys: Mapping[str, str] = _NO_KEYS) -> None:
         self.driver: Driver = find_driver(launch.engine)
-        self.url = launch.url or f"http://127.0.0.1:{launch.port}"
-        self.key = "" if launch.url else secrets.token_urlsafe(24)
+        self.level = level
         self.process: EngineProcess | None = None
         self.generation = self.silent = 0
         self.reference = ""
         self.task: asyncio.Task[None] | None = None
+        self.at(launch)
+        theirs = keys.get(launch.id, keys.get(launch.model, ""))
+        self.key = theirs if launch.url else secrets.token_urlsafe(24)
+
+    def at(self, launch: Launch) -> None:
+        """Its launch, and so its address: its port may be another than the plan's where that one is taken."""
+        self.launch = launch
+        self.url = launch.url or f"http://127.0.0.1:{launch.port}"
 
 
 class EngineHands:
-    """Carries out effects; a process is watched from its start to its end."""
+    """Carries out effects. Engines go by the numbers of their replicas."""
 
-    def __init__(self, core: Core, journal: Journal) -> None:
-        self.core, self.journal = core, journal
-        self.engines = [
-            Engine(launch, level)
-            for launch, level in zip(core.fleet.launches, core.fleet.sleep_levels, strict=True)
-        ]
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._driver = cards.driver() if any(launch.devices for launch in core.fleet.launches) else None
+    def __init__(self, core: Core, journal: Journal, keys: Mapping[str, str] = _NO_KEYS) -> None:
+        self.core, self.journal, self.keys = core, journal, keys
+        self.engines: list[Engine] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.add(zip(core.fleet.launches, core.fleet.sleep_levels, strict=True))
+
+    def add(self, launches: Any) -> None:
+        """Further replicas, as (launch, sleep level)."""
+        self.engines += [Engine(launch, level, self.keys) for launch, level in launches]
 
     def url(self, replica: int) -> tuple[str, str]:
         """(address, key) of a replica's engine."""
@@ -75,57 +81,44 @@ class EngineHands:
 
     def do(self, effect: Doing) -> None:
         """Begin it."""
-        engine = self.engines[effect.replica]
+        engine, figures = self.engines[effect.replica], self.core.figures
         name = engine.launch.id
-        if isinstance(effect, Start):
-            self.core.figures.starts.labels(name).inc()
-            self._spawn(engine, self._start(effect, engine))
-        elif isinstance(effect, Stop):
+        if isinstance(effect, Stop):
             self._stop(effect, engine)
+        elif isinstance(effect, Start):
+            figures.starts.labels(name).inc()
+            self._spawn(effect, engine, self._start(effect, engine))
         elif isinstance(effect, Sleep):
-            self.core.figures.evictions.labels(name).inc()
-            self._spawn(engine, self._sleep(effect, engine))
+            figures.evictions.labels(name).inc()
+            self._spawn(effect, engine, self._sleep(effect, engine))
         elif isinstance(effect, Wake):
-            self.core.figures.wakes.labels(name).inc()
-            self._spawn(engine, self._wake(effect, engine))
+            figures.wakes.labels(name).inc()
+            self._spawn(effect, engine, self._wake(effect, engine))
         else:
-            self._spawn(engine, self._probe(effect, engine))
-
-    def run(self) -> None:
-        """Watch processes and health from now on."""
-        for work in (self._watch(), self._listen()):
-            task = asyncio.get_running_loop().create_task(work)
-            self._tasks.add(task)
+            self._spawn(effect, engine, self._probe(effect, engine))
 
     async def close(self) -> None:
-        """Watch no more; engines are left as they are."""
-        for task in self._tasks:
+        """Do nothing more; engines are left as they are."""
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
     # --- what the router wants ---
 
     async def _start(self, effect: Start, engine: Engine) -> None:
         began = time.monotonic()
         engine.generation, engine.silent = effect.generation, 0
-        try:
-            if not _port_is_free(engine.url):
-                raise EngineError(f"port {urlsplit(engine.url).port} is taken by another program")
-            command = engine.driver.command(engine.launch, key=engine.key)
-            log = self.journal.folder / "logs" / f"{_file_name(engine.launch.id)}.log"
-            engine.process = processes.launch(command, url=engine.url, log=log)
-        except CotenantError as error:
-            self._log("engine_not_started", engine, reason=error.message)
-            self.core.figures.failures.labels(engine.launch.id).inc()
-            self._tell(self.core.router.down, effect, error.message)
-            return
+        engine.at(self._on_a_free_port(engine))
+        command = engine.driver.command(engine.launch, key=engine.key)
+        engine.process = processes.launch(command, url=engine.url, log=self.journal.log_of(engine.launch.id))
         self.journal.put(Entry(engine.launch.id, engine.process, engine.key))
-        self._log("engine_started", engine, pid=engine.process.pid)
-        while await self._health(engine) is not Health.READY:
+        self.log("engine_started", engine, pid=engine.process.pid)
+        while await self.health(engine) is not Health.READY:
             await asyncio.sleep(min(0.5, 0.02 + (time.monotonic() - began) / 20))
+        await self._compare_version(engine)
         if engine.driver.can_sleep and engine.level:
             engine.reference = await self._checkup(engine)
-        self._log("engine_ready", engine, seconds=round(time.monotonic() - began, 3))
+        self.log("engine_ready", engine, seconds=round(time.monotonic() - began, 3))
         self._tell(self.core.router.up, effect)
 
     def _stop(self, effect: Stop, engine: Engine) -> None:
@@ -137,189 +130,106 @@ class EngineHands:
             return
         if not effect.kill:
             self.core.figures.evictions.labels(engine.launch.id).inc()
-        self._log("engine_stops", engine, kill=effect.kill or None)
+        self.log("engine_stops", engine, kill=effect.kill or None)
         processes.ask_to_stop(process, kill=effect.kill)
 
     async def _sleep(self, effect: Sleep, engine: Engine) -> None:
-        try:
-            await asyncio.to_thread(engine.driver.sleep, engine.url, level=engine.level, key=engine.key)
-        except CotenantError as error:
-            self._fail(effect, engine, error.message)
-            return
-        self._log("engine_sleeps", engine, level=engine.level)
+        await asyncio.to_thread(engine.driver.sleep, engine.url, level=engine.level, key=engine.key)
+        self.log("engine_sleeps", engine, level=engine.level)
         self._tell(self.core.router.slept, effect)
 
     async def _wake(self, effect: Wake, engine: Engine) -> None:
         began = time.monotonic()
-        try:
-            await asyncio.to_thread(engine.driver.wake, engine.url, level=engine.level, key=engine.key)
-            while await self._health(engine) is not Health.READY:
-                await asyncio.sleep(0.05)
-            found = await self._checkup(engine)
-        except CotenantError as error:
-            self._fail(effect, engine, error.message)
-            return
+        await asyncio.to_thread(engine.driver.wake, engine.url, level=engine.level, key=engine.key)
+        while await self.health(engine) is not Health.READY:
+            await asyncio.sleep(0.05)
+        found = await self._checkup(engine)
         if not found or (engine.reference and found != engine.reference):
-            self._fail(effect, engine, "after its wake it answers otherwise than before it slept")
-            return
-        self._log("engine_woke", engine, seconds=round(time.monotonic() - began, 3))
+            raise EngineError("after its wake it answers otherwise than before it slept")
+        self.log("engine_woke", engine, seconds=round(time.monotonic() - began, 3))
         self._tell(self.core.router.up, effect)
 
     async def _probe(self, effect: Probe, engine: Engine) -> None:
         for _ in range(3):
-            if await self._health(engine) is Health.READY:
+            if await self.health(engine) is Health.READY:
                 self._tell(self.core.router.up, effect)
                 return
             await asyncio.sleep(0.2)
-        self._fail(effect, engine, "it does not answer a probe")
-
-    # --- watching ---
-
-    async def _watch(self) -> None:
-        """Tell the router when a process is gone."""
-        while True:
-            await asyncio.sleep(WATCH_S)
-            for place, engine in enumerate(self.engines):
-                process = engine.process
-                if process is None or not processes.gone(process):
-                    continue
-                engine.process = None
-                if engine.task is not None:
-                    engine.task.cancel()
-                reason = _last_words(process)
-                self.journal.drop(engine.launch.id)
-                asked = self.core.router.floor.replicas[place].state is State.STOPPING
-                self._log("engine_gone", engine, pid=process.pid, reason=None if asked else reason)
-                if not asked:
-                    self.core.figures.failures.labels(engine.launch.id).inc()
-                self.core.router.down(self.core.now_ns, place, engine.generation, reason)
-                self.core.pump()
-
-    async def _listen(self) -> None:
-        """Ask engines that are up how they are; one that is silent again and again has failed."""
-        while True:
-            await asyncio.sleep(HEALTH_S)
-            for place, engine in enumerate(self.engines):
-                replica = self.core.router.floor.replicas[place]
-                if replica.state is not State.READY:
-                    continue
-                health = await self._health(engine)
-                engine.silent = 0 if health is Health.READY else engine.silent + 1
-                if engine.silent >= SILENCES and replica.state is State.READY:
-                    engine.silent = 0
-                    self._log("engine_failed", engine, reason="its health is silent")
-                    self.core.router.failed(self.core.now_ns, place, engine.generation, "its health is silent")
-                    self.core.pump()
-            await self._weigh()
-
-    async def _weigh(self) -> None:
-        """What engines in host memory really hold; what goes beyond their place in the ledger is not given."""
-        beyond: dict[int, int] = {}
-        for place, engine in enumerate(self.engines):
-            if engine.process is None:
-                continue
-            try:
-                memory = await asyncio.to_thread(processes.memory, engine.process)
-            except CotenantError:
-                continue
-            self.core.figures.resident.labels(engine.launch.id).set(memory.resident_bytes)
-            host = self.core.fleet.hosts[place]
-            if engine.launch.devices or not host.devices:
-                continue
-            excess = memory.resident_bytes - max(self.core.router.floor.ledger.holds(place), host.asleep_bytes)
-            if excess > 0:
-                device = host.devices[0]
-                beyond[device] = beyond.get(device, 0) + excess
-                if excess > host.awake_bytes // 50:
-                    self._log("engine_takes_more_than_planned", engine, excess_bytes=excess)
-        beyond |= await self._on_cards()
-        others = self.core.router.floor.ledger.others
-        for device, name in enumerate(self.core.fleet.devices.names):
-            self.core.figures.foreign.labels(name).set(beyond.get(device, 0))
-            if others[device] != beyond.get(device, 0):
-                self.core.router.measured(self.core.now_ns, device, beyond.get(device, 0))
-                self.core.pump()
-
-    async def _on_cards(self) -> dict[int, int]:
-        """What the driver says that is not ours to give, by device of the ledger."""
-        fleet, ledger = self.core.fleet, self.core.router.floor.ledger
-        if self._driver is None:
-            return {}
-        places = {
-            device: card
-            for launch, host in zip(fleet.launches, fleet.hosts, strict=True)
-            for device, card in zip(host.devices, launch.devices, strict=False)
-        }
-        told = await asyncio.to_thread(cards.read, self._driver, sorted(set(places.values())))
-        pids = {
-            place: frozenset((engine.process.pid, *processes.descendants(engine.process.pid)))
-            for place, engine in enumerate(self.engines)
-            if engine.process is not None
-        }
-        found = {}
-        for device, card in places.items():
-            if card in told:
-                free, held = told[card]
-                ours = {place: cards.held_by(held, mine) for place, mine in pids.items()}
-                found[device] = ledger.beyond(device, free, ours)
-        return found
+        raise EngineError("it does not answer a probe")
 
     # --- helpers ---
 
     def adopt(self, replica: int, entry: Entry, generation: int) -> None:
         """Take over an engine of an earlier run."""
         engine = self.engines[replica]
+        engine.at(replace(engine.launch, port=urlsplit(entry.process.url).port or engine.launch.port))
         engine.process, engine.key, engine.generation = entry.process, entry.key, generation
         self.journal.put(entry)
-        self._log("engine_adopted", engine, pid=entry.process.pid)
+        self.log("engine_adopted", engine, pid=entry.process.pid)
 
-    async def _health(self, engine: Engine) -> Health:
+    async def health(self, engine: Engine) -> Health:
+        """How it is."""
         return await asyncio.to_thread(engine.driver.health, engine.url, key=engine.key)
+
+    def log(self, event: str, engine: Engine, **told: object) -> None:
+        """An event of one engine."""
+        self.core.log.event(event, replica=engine.launch.id, model=engine.launch.model, **told)
+
+    def _on_a_free_port(self, engine: Engine) -> Launch:
+        """Its launch; on another port where one of ours, which it is to follow, still has the plan's. Raises
+        EngineError where a stranger has it."""
+        if _port_is_free(engine.launch.port):
+            return engine.launch
+        ours = {one.launch.port for one in self.engines if one is not engine and one.process is not None}
+        if engine.launch.port not in ours:
+            raise EngineError(f"port {engine.launch.port} is taken by another program")
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            return replace(engine.launch, port=int(one.getsockname()[1]))
+
+    async def _compare_version(self, engine: Engine) -> None:
+        """Bytes were planned for one version; another one is said, as it may take more."""
+        try:
+            told = await asyncio.to_thread(engine.driver.version, engine.url, key=engine.key)
+            runs, planned = Version.parse(told).parts[:2], Version.parse(engine.launch.version).parts[:2]
+        except CotenantError:
+            return
+        if runs and planned and runs != planned:
+            self.log("engine_version_differs", engine, planned=engine.launch.version, runs=told[:40])
 
     async def _checkup(self, engine: Engine) -> str:
         return await asyncio.to_thread(checkup, engine.url, engine.launch.model, key=engine.key)
-
-    def _fail(self, effect: Doing, engine: Engine, reason: str) -> None:
-        self._log("engine_failed", engine, reason=reason)
-        self.core.figures.failures.labels(engine.launch.id).inc()
-        self._tell(self.core.router.failed, effect, reason)
 
     def _tell(self, event: Callable[..., None], effect: Doing, *told: str) -> None:
         event(self.core.now_ns, effect.replica, effect.generation, *told)
         self.core.pump()
 
-    def _spawn(self, engine: Engine, work: Coroutine[Any, Any, None]) -> None:
-        engine.task = task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _spawn(self, effect: Doing, engine: Engine, work: Coroutine[Any, Any, None]) -> None:
+        engine.task = task = asyncio.get_running_loop().create_task(self._carry_out(effect, engine, work))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
-    def _log(self, event: str, engine: Engine, **told: object) -> None:
-        self.core.log.event(event, replica=engine.launch.id, model=engine.launch.model, **told)
-
-
-def _last_words(process: EngineProcess) -> str:
-    """How it ended, and the last line of its log."""
-    status = processes.exit_status(process)
-    ended = "it is gone" if status is None else f"signal {-status}" if status < 0 else f"exit status {status}"
-    try:
-        with Path(process.log).open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 4096))
-            lines = deque(file.read().decode("utf-8", "replace").split("\n"), maxlen=8)
-    except OSError:
-        return ended
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{ended}: {last[:200]}" if last else ended
+    async def _carry_out(self, effect: Doing, engine: Engine, work: Coroutine[Any, Any, None]) -> None:
+        """The work; whatever goes wrong in it is the engine's failure: the router is never left waiting."""
+        try:
+            await work
+        except CotenantError as error:
+            reason = error.message
+        except Exception as error:
+            self.core.log.fault("a fault of ours at an engine", error)
+            reason = f"a fault of ours ({type(error).__name__})"
+        else:
+            return
+        self.log("engine_failed", engine, reason=reason)
+        self.core.figures.failures.labels(engine.launch.id).inc()
+        self._tell(self.core.router.failed, effect, reason)
 
 
-def _port_is_free(url: str) -> bool:
+def _port_is_free(port: int) -> bool:
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            one.bind(("127.0.0.1", urlsplit(url).port or 0))
+            one.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
-
-
-def _file_name(text: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in text)[:80].lstrip(".") or "engine"

@@ -1,22 +1,28 @@
 """Which engines we started: written before they are used, so that a gateway that comes back knows its own.
 
 One gateway at a time holds a state folder. An entry names pid, start time, command, and the key that the engine
-asks for; the file is readable by its owner alone.
+asks for; the file is readable by its owner alone. Two entries may serve one replica, while a new plan's engine
+takes over from the old one's.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from cotenant.domain.running import EngineProcess
+from cotenant.edge.engines.calls import address
 from cotenant.edge.store import write_atomic
-from cotenant.errors import InputError
+from cotenant.errors import CotenantError, InputError
 
 _NAME = "engines.json"
+_MOST_PID = 2**22  # proc(5): /proc/sys/kernel/pid_max is never more
+_EVERY_CALLS = 50  # a write that failed is tried again after so many looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +35,21 @@ class Entry:
 
 
 class Journal:
-    """The file in a folder that is ours alone while we run."""
+    """The file in a folder that is ours alone while we run. `told` hears of what could not be written: engines are
+    served all the same, and the file catches up as soon as the disk lets it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = _locked(folder / "lock")
-        self._entries = {entry.replica: entry for entry in self._read()}
+    def __init__(self, folder: Path, told: Callable[[str], None] = lambda reason: None) -> None:
+        self.folder, self.told = folder, told
+        self._behind = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = _locked(folder / "lock")
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InputError(
+                f"cannot keep state in {folder}: {reason}", hint="give another --state folder"
+            ) from None
+        self._entries = {_which(entry.process): entry for entry in self._read()}
 
     def entries(self) -> tuple[Entry, ...]:
         """What stands there."""
@@ -43,13 +57,25 @@ class Journal:
 
     def put(self, entry: Entry) -> None:
         """Remember an engine, before anything is sent to it."""
-        self._entries[entry.replica] = entry
+        self._entries[_which(entry.process)] = entry
         self._write()
 
-    def drop(self, replica: str) -> None:
+    def drop(self, process: EngineProcess) -> None:
         """Forget one that is gone."""
-        if self._entries.pop(replica, None) is not None:
+        if self._entries.pop(_which(process), None) is not None:
             self._write()
+
+    def catch_up(self) -> None:
+        """Write what could not be written before; to be called again and again."""
+        if self._behind:
+            self._behind += 1
+            if self._behind % _EVERY_CALLS == 0:
+                self._write()
+
+    def log_of(self, replica: str) -> Path:
+        """Where the engine of a replica writes what it has to say."""
+        name = "".join(c if c.isalnum() or c in "-_." else "_" for c in replica)[:80].lstrip(".") or "engine"
+        return self.folder / "logs" / f"{name}.log"
 
     def close(self) -> None:
         """Let the folder go."""
@@ -57,31 +83,55 @@ class Journal:
 
     def _write(self) -> None:
         rows = [asdict(entry) for entry in self._entries.values()]
-        write_atomic(self.folder / _NAME, json.dumps(rows, indent=1).encode())
-        os.chmod(self.folder / _NAME, 0o600)
+        try:
+            write_atomic(self.folder / _NAME, json.dumps(rows, indent=1).encode())
+            os.chmod(self.folder / _NAME, 0o600)
+        except (CotenantError, OSError) as error:
+            if not self._behind:
+                self.told(error.message if isinstance(error, CotenantError) else str(error.strerror or error))
+            self._behind = max(1, self._behind)
+        else:
+            self._behind = 0
 
     def _read(self) -> list[Entry]:
         """Entries that can be read; a file that cannot is set aside under another name, and nothing is adopted."""
         place = self.folder / _NAME
         try:
-            rows = json.loads(place.read_text(encoding="utf-8"))
-            return [_entry(row) for row in rows]
+            text = place.read_text(encoding="utf-8") if place.is_file() or not place.exists() else ""
+            return [_entry(row) for row in json.loads(text)]
         except FileNotFoundError:
             return []
         except (OSError, ValueError, TypeError, KeyError, RecursionError):
-            place.replace(place.with_suffix(".corrupt"))
+            with suppress(OSError):
+                place.replace(place.with_suffix(".corrupt"))
             return []
 
 
+def _which(process: EngineProcess) -> tuple[int, str]:
+    return process.pid, process.started
+
+
 def _entry(row: Any) -> Entry:
+    """One row. Raises TypeError, ValueError or KeyError for what we never wrote."""
     told = row["process"]
     argv = told["argv"]
     texts = (row["replica"], row["key"], told["started"], told["url"], told["log"], *argv)
-    sound = isinstance(told["pid"], int) and isinstance(argv, list)
-    if not sound or not all(isinstance(text, str) for text in texts):
+    if type(told["pid"]) is not int or not isinstance(argv, list) or not argv:
         raise TypeError("not an entry")
+    if not 1 < told["pid"] <= _MOST_PID or not all(_is_text(text) for text in texts):
+        raise ValueError("not an entry")
+    if not row["key"].isascii() or not row["key"].isprintable():
+        raise ValueError("not a key")
+    try:
+        address(told["url"])
+    except InputError as error:
+        raise ValueError(error.message) from None
     process = EngineProcess(told["pid"], told["started"], tuple(argv), told["url"], told["log"])
     return Entry(row["replica"], process, row["key"])
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and "\0" not in value
 
 
 def _locked(path: Path) -> IO[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cotenant.errors import InputError, InputErrors
 
-_LINE = re.compile(r"(?P<name>[\w.@-]{1,64})\s+(?P<key>\S{8,512})(?:\s+priority=(?P<priority>-?\d{1,6}))?")
+_LINE = re.compile(r"(?P<name>[\w.@-]{1,64})\s+(?P<key>[!-~]{8,512})(?:\s+priority=(?P<priority>-?\d{1,6}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,38 @@ class Keys:
 def read_keys(path: Path) -> Keys:
     """A file with ``name key [priority=N]`` a line; # begins a comment. Raises InputErrors with every fault; no
     message shows a key."""
+    clients: dict[bytes, Client] = {}
+    for match in _matches(path, _private(path)):
+        told = match["priority"]
+        clients[_hash(match["key"])] = Client(match["name"], None if told is None else int(told))
+    return Keys(clients)
+
+
+def read_engine_keys(path: Path) -> dict[str, str]:
+    """A file of the same kind: keys that engines ask us for, by replica or model."""
+    return {match["name"]: match["key"] for match in _matches(path, _private(path))}
+
+
+def _matches(path: Path, text: str) -> list[re.Match[str]]:
+    faults: list[InputError] = []
+    found: list[re.Match[str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        bare = line.partition("#")[0].strip()
+        match = _LINE.fullmatch(bare)
+        if match is not None:
+            found.append(match)
+        elif bare:
+            hint = "write: name key [priority=N], the key 8 characters or more"
+            faults.append(InputError("not a key", path=f"{path}:{number}", hint=hint))
+    if faults:
+        raise InputErrors(faults)
+    if not found:
+        raise InputError(f"no key stands in {path}")
+    return found
+
+
+def _private(path: Path) -> str:
+    """The file's text, if nobody but its owner can read it."""
     try:
         text = path.read_text(encoding="utf-8")
         mode = path.stat().st_mode
@@ -53,22 +85,7 @@ def read_keys(path: Path) -> Keys:
         raise InputError(f"cannot read the keys in {path}: {reason}") from None
     if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise InputError(f"{path} can be read by others", hint=f"chmod 600 {path}")
-    faults: list[InputError] = []
-    clients: dict[bytes, Client] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        bare = line.partition("#")[0].strip()
-        match = _LINE.fullmatch(bare)
-        if match is not None:
-            told = match["priority"]
-            clients[_hash(match["key"])] = Client(match["name"], None if told is None else int(told))
-        elif bare:
-            hint = "write: name key [priority=N], the key 8 characters or more"
-            faults.append(InputError("not a key", path=f"{path}:{number}", hint=hint))
-    if faults:
-        raise InputErrors(faults)
-    if not clients:
-        raise InputError(f"no key stands in {path}")
-    return Keys(clients)
+    return text
 
 
 def _hash(key: str) -> bytes:

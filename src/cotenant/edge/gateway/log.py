@@ -20,13 +20,15 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """One event, with the kind of the error and where it was raised."""
         error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        place = (
-            traceback.extract_tb(error.__traceback__)[-1] if error is not None and error.__traceback__ else None
-        )
-        where = None if place is None else f"{place.filename.rpartition('/')[2]}:{place.lineno}"
-        self._log.event(
-            "http", what=str(record.msg)[:80], error=type(error).__name__ if error else None, where=where
-        )
+        told = {} if error is None else _kind_and_place(error)
+        self._log.event("http", what=str(record.msg)[:80], **told)
+
+
+def _kind_and_place(error: BaseException) -> dict[str, object]:
+    """The kind of an error and where it was raised; not its words, which may hold what was sent."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else None
+    return {"error": type(error).__name__, "where": where}
 
 
 def http_logger(log: Log) -> logging.Logger:
@@ -50,6 +52,10 @@ class Log:
             self._stream.flush()
         except (OSError, ValueError):
             self._quiet = True  # nobody reads any more: serving goes on
+
+    def fault(self, what: str, error: BaseException) -> None:
+        """Something went wrong that should not have: a fault of ours, and not the end."""
+        self.event("fault", what=what, **_kind_and_place(error))
 
     def request(self, **told: object) -> None:
         """One request that ended."""

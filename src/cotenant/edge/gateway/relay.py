@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import aiohttp
 from aiohttp import web
@@ -11,7 +12,14 @@ from cotenant.edge.gateway.answers import error_body
 from cotenant.edge.gateway.core import Core, Ticket
 
 MOST_ANSWER_BYTES = 256 * 2**20
-_ENDS = b"data: [DONE]"
+MOST_EVENT_BYTES = 16 * 2**20
+_KEPT_S = 3.0  # uvicorn (vLLM, SGLang) and cpp-httplib (llama-server) close idle connections after 5 s
+_ERROR_S = 2.0  # for what an engine has to say about an error of its own
+_BLANK_LINES = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_FIELDS = (b"data:", b":", b"event:", b"id:", b"retry:")
+_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]")
+_NOT_THE_CLIENTS = (401, 403, 408, 429)
+"""Errors that a client did not make: it knows nothing of the engine's key and its queue."""
 
 
 class BrokenError(Exception):
@@ -27,7 +35,7 @@ class Relay:
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=30, ttl_dns_cache=60)
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S, ttl_dns_cache=60)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(),
@@ -49,12 +57,11 @@ class Relay:
             async with self._session.post(
                 url + ticket.path, data=body, headers=headers, allow_redirects=False
             ) as answer:
-                if answer.status >= 500 or answer.status in (401, 429) or answer.status < 200:
-                    words = (await answer.content.read(2048)).decode("utf-8", "replace")
-                    raise BrokenError(f"it answered {answer.status}: {_bare(words)}", suspect=False)
-                if answer.status == 200 and ticket.stream and answer.content_type == "text/event-stream":
+                if answer.status != 200 and (not 400 <= answer.status < 500 or answer.status in _NOT_THE_CLIENTS):
+                    raise BrokenError(f"it answered {answer.status}: {await _words(answer)}", suspect=False)
+                if answer.status == 200 and ticket.stream:
                     return await self._stream(ticket, request, answer)
-                return await self._whole(ticket, answer)
+                return await self._whole(answer)
         except aiohttp.ClientError as error:
             raise BrokenError(_reason(error)) from None
         except (OSError, ValueError) as error:
@@ -62,14 +69,14 @@ class Relay:
                 raise asyncio.CancelledError from None  # it is the client's connection that is gone
             raise BrokenError(str(error) or type(error).__name__) from None
 
-    async def _whole(self, ticket: Ticket, answer: aiohttp.ClientResponse) -> web.Response:
+    async def _whole(self, answer: aiohttp.ClientResponse) -> web.Response:
         """An answer in one piece, JSON or not an answer."""
         body = bytearray()
         async for chunk in answer.content.iter_any():
             body += chunk
             if len(body) > MOST_ANSWER_BYTES:
                 raise BrokenError("its answer is too long", suspect=False)
-        if answer.status >= 300:
+        if answer.status != 200:
             return web.Response(
                 status=answer.status, body=_clients_error(answer, bytes(body)), content_type="application/json"
             )
@@ -80,24 +87,52 @@ class Relay:
     async def _stream(
         self, ticket: Ticket, request: web.BaseRequest, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
-        """Events as they come. One that ends without [DONE] is no answer, whatever the connection says."""
+        """Whole events as they come: half of one is never passed on, so that an error can follow. A stream that
+        ends without [DONE] is no answer, whatever the connection says."""
+        if answer.content_type != "text/event-stream":
+            raise BrokenError("its stream has no events")
         out: web.StreamResponse | None = None
-        tail = b""
+        held = tail = b""
         async for chunk in answer.content.iter_any():
+            held += chunk
+            end = _events_end(held)
+            if not end and len(held) <= MOST_EVENT_BYTES:
+                continue
+            if not end or (out is None and not held.lstrip().startswith(_FIELDS)):
+                raise BrokenError("its stream has no events", suspect=out is None)
+            events, held = held[:end], held[end:]
             if out is None:
-                if not chunk.lstrip().startswith((b"data:", b":", b"event:", b"id:")):
-                    raise BrokenError("its stream has no events")
                 out = web.StreamResponse(
                     headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
                 )
                 self.core.begun(ticket)
                 await out.prepare(request)
                 ticket.out = out
-            await out.write(chunk)
-            tail = (tail + chunk)[-64:]
-        if out is None or _ENDS not in tail:
+            await out.write(events)
+            tail = (tail + events)[-256:]
+        if out is None or not _DONE.search(tail):
             raise BrokenError("its stream ended before the answer did", suspect=out is None)
         return out
+
+
+def _events_end(held: bytes) -> int:
+    """Where the last whole event ends; 0 where none does. (WHATWG HTML, server-sent events: a blank line ends one,
+    and lines end with CR, LF or both.)"""
+    found = 0
+    for mark in _BLANK_LINES:
+        place = held.rfind(mark, found)
+        if place >= 0:
+            found = place + len(mark)
+    return found
+
+
+async def _words(answer: aiohttp.ClientResponse) -> str:
+    """What an engine says about its error, as far as it says it soon."""
+    try:
+        async with asyncio.timeout(_ERROR_S):
+            return _bare((await answer.content.read(2048)).decode("utf-8", "replace"))
+    except (TimeoutError, aiohttp.ClientError):
+        return ""
 
 
 def _clients_error(answer: aiohttp.ClientResponse, body: bytes) -> bytes:
@@ -118,4 +153,6 @@ def _reason(error: Exception) -> str:
         return "it closed the connection"
     if isinstance(error, aiohttp.ClientPayloadError):
         return "its answer broke off"
+    if isinstance(error, aiohttp.ClientOSError):
+        return "the connection to it broke"
     return f"its answer is not HTTP ({type(error).__name__})"

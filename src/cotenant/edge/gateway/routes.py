@@ -28,9 +28,11 @@ _NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may take: bytes of its body, seconds to send it, seconds to be answered at most."""
+    """What a request may take: bytes of its body, seconds to send it, seconds to be answered at most; and bytes of
+    all bodies together (`held_bytes`)."""
 
     body_bytes: int = 32 * 2**20
+    held_bytes: int = 2**30
     body_s: float = 60.0
     longest_s: float = 3600.0
 
@@ -60,6 +62,7 @@ class Routes:
             local,
         )
         self._created = int(time.time())
+        self._held_bytes = 0
         self._others: dict[tuple[str, str], Callable[[], web.Response]] = {
             ("GET", "/v1/models"): self._models,
             ("GET", "/metrics"): self._metrics,
@@ -76,8 +79,8 @@ class Routes:
             return await self._route(request)
         except RefusedError as error:
             return _refused(error.status, error.code, str(error), error.param, error.retry)
-        except HttpProcessingError as error:
-            return _refused(400, "bad_request", str(error.message)[:200], close=True)
+        except (HttpProcessingError, web.RequestPayloadError):
+            return _refused(400, "bad_request", "the body is no sound HTTP", close=True)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path
@@ -100,19 +103,20 @@ class Routes:
 
     async def _generate(self, request: web.BaseRequest, path: str, client: Client) -> web.StreamResponse:
         body = await self._body(request)
-        ticket = self._ticket(request, path, body, client)
+        self._held_bytes += len(body)
+        ticket: Ticket | None = None
         status = 499
         try:
+            ticket = self._ticket(request, path, body, client)
             self.core.ask(ticket)
             answer = await self._serve(ticket, request)
-        except asyncio.CancelledError:
-            self.core.left(ticket)
-            raise
-        else:
             status = answer.status if ticket.out is None or not ticket.recalled else 502
             return answer
         finally:
-            self.core.closed(ticket, status)
+            self._held_bytes -= len(body)
+            if ticket is not None:
+                self.core.left(ticket)
+                self.core.closed(ticket, status)
 
     async def _serve(self, ticket: Ticket, request: web.BaseRequest) -> web.StreamResponse:
         """Follow the router until the request has its answer."""
@@ -168,13 +172,21 @@ class Routes:
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # as aiohttp's own handler does: the answer has not begun
+        body = bytearray()
         try:
             async with asyncio.timeout(self.limits.body_s):
-                return await request.read()
+                async for chunk in request.content.iter_any():
+                    body += chunk
+                    self._held_bytes += len(chunk)
+                    if len(body) > limit:
+                        raise RefusedError(413, "request_too_large", f"a request may have {limit:,} bytes")
+                    if self._held_bytes > self.limits.held_bytes:
+                        raise RefusedError(503, "overloaded", "too many long requests wait", retry=1)
         except TimeoutError:
             raise RefusedError(408, "request_too_slow", "the body did not arrive in time") from None
-        except web.HTTPRequestEntityTooLarge:
-            raise RefusedError(413, "request_too_large", f"a request may have {limit:,} bytes") from None
+        finally:
+            self._held_bytes -= len(body)
+        return bytes(body)
 
     def _ticket(self, request: web.BaseRequest, path: str, body: bytes, client: Client) -> Ticket:
         given = _parsed(body)
@@ -270,12 +282,20 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 def _parsed(body: bytes) -> dict[str, Any]:
     try:
-        given = json.loads(body)
+        given = json.loads(body, object_pairs_hook=_once_each)
     except (ValueError, RecursionError):
         raise RefusedError(400, "invalid_json", "the body is not JSON") from None
     if not isinstance(given, dict):
         raise RefusedError(400, "invalid_json", "the body is not a JSON object")
     return given
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. A key that stands there twice is refused: we might read one, and the engine the other."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise RefusedError(400, "invalid_json", "a key stands twice in one object of the body")
+    return found
 
 
 def _priority(request: web.BaseRequest, client: Client) -> int | None:

@@ -8,10 +8,10 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -20,15 +20,19 @@ from aiohttp import web
 
 from cotenant.domain.running import Health
 from cotenant.edge.engines import find_driver, processes
+from cotenant.edge.engines.calls import address
+from cotenant.edge.engines.strays import strays
 from cotenant.edge.gateway.core import Core
-from cotenant.edge.gateway.guard import GuardedServer
+from cotenant.edge.gateway.guard import GuardedServer, most_connections
 from cotenant.edge.gateway.hands import EngineHands
-from cotenant.edge.gateway.journal import Journal
+from cotenant.edge.gateway.hardware import check_hardware
+from cotenant.edge.gateway.journal import Entry, Journal
 from cotenant.edge.gateway.keys import Keys
 from cotenant.edge.gateway.log import Log, http_logger
 from cotenant.edge.gateway.relay import Relay
 from cotenant.edge.gateway.routes import Limits, Routes
-from cotenant.errors import CheckError, CotenantError, InputError
+from cotenant.edge.gateway.watch import Watch
+from cotenant.errors import CotenantError, InputError
 from cotenant.policy.turns import is_expected
 from cotenant.serving.from_plan import Fleet
 from cotenant.serving.replica import State
@@ -46,6 +50,7 @@ class Options:
     port: int = 8000
     state: Path = Path()
     keys: Keys | None = None
+    engine_keys: Mapping[str, str] = field(default_factory=dict)
     anonymous: bool = False
     prestart: bool = True
     quiet: bool = False
@@ -68,10 +73,12 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
     mine = [one.id for one in fleet.launches if not one.url and one.port == options.port]
     if mine and options.port:
         raise InputError(f"the plan gives port {options.port} to {mine[0]}", hint="--port N")
-    journal = Journal(options.state)
+    log = Log(quiet=options.quiet)
+    check_hardware(fleet, log)
+    journal = Journal(options.state, lambda reason: log.event("journal_not_written", reason=reason))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            kept = runner.run(_serve(fleet, options, journal, ready, local))
+            kept = runner.run(_serve(fleet, options, journal, log, ready, local))
     finally:
         journal.close()
     if kept is not None:
@@ -91,20 +98,20 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def _serve(
-    fleet: Fleet, options: Options, journal: Journal, ready: Callable[[str], None], local: bool
+    fleet: Fleet, options: Options, journal: Journal, log: Log, ready: Callable[[str], None], local: bool
 ) -> int | None:
     """Until the end; the listening socket where it is a reload."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(max_workers=16, thread_name_prefix="engine"))
-    log = Log(quiet=options.quiet)
     core = Core(fleet, options.settings, log)
-    hands = EngineHands(core, journal)
+    hands = EngineHands(core, journal, options.engine_keys)
+    watch = Watch(hands)
     core.hands = hands
     relay = Relay(core)
     routes = Routes(core, hands, relay, keys=options.keys, limits=options.limits, local=local)
     server = GuardedServer(
         routes.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0, auto_decompress=False,
-        logger=http_logger(log),
+        logger=http_logger(log), most=most_connections(),
         max_line_size=8190, max_headers=64, max_field_size=16380,
     )  # fmt: skip
     server.request_factory = _with_limit(server, options.limits.body_bytes)
@@ -115,7 +122,7 @@ async def _serve(
         await relay.close()
         reason = error.strerror or str(error)
         raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}", hint="--port N") from None
-    hands.run()
+    watch.run()
     end = End(core, options.check)
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, end.stop)
@@ -142,6 +149,7 @@ async def _serve(
         await asyncio.sleep(0.02)
     foresight.cancel()
     listening.close()
+    await watch.close()
     await hands.close()
     server.pre_shutdown()
     with suppress(TimeoutError):
@@ -224,25 +232,30 @@ def adopt(core: Core, hands: EngineHands, journal: Journal) -> None:
     for entry in journal.entries():
         process = entry.process
         if not processes.alive(process) or not processes.same_command(process):
-            journal.drop(entry.replica)
+            journal.drop(process)
             continue
         place = wanted.get(entry.replica)
-        if place is not None and _is_wanted(core, place, entry.key, process.argv, process.url):
-            try:
+        try:
+            if place is not None and _is_wanted(core, place, entry):
                 hands.adopt(place, entry, core.router.adopted(core.now_ns, place))
                 continue
-            except CheckError as error:
-                core.log.event("engine_not_adopted", replica=entry.replica, reason=error.message)
+        except CotenantError as error:
+            core.log.event("engine_not_adopted", replica=entry.replica, reason=error.message)
         core.log.event("orphan_stopped", replica=entry.replica, pid=process.pid)
         processes.stop(process)
-        journal.drop(entry.replica)
+        journal.drop(process)
+    for process in strays(journal.folder / "logs", {entry.process.pid for entry in journal.entries()}):
+        core.log.event("orphan_stopped", replica="", pid=process.pid)
+        processes.stop(process)
 
 
-def _is_wanted(core: Core, place: int, key: str, argv: tuple[str, ...], url: str) -> bool:
-    launch = core.fleet.launches[place]
-    driver = find_driver(launch.engine)
+def _is_wanted(core: Core, place: int, entry: Entry) -> bool:
+    """Whether it runs as the plan would start it, its port apart, and answers."""
     if core.router.floor.replicas[place].state is not State.STOPPED:
         return False
-    if driver.command(launch, key=key).argv != argv:
+    port = address(entry.process.url).port
+    launch = replace(core.fleet.launches[place], port=port)
+    driver, url = find_driver(launch.engine), f"http://127.0.0.1:{port}"
+    if driver.command(launch, key=entry.key).argv != entry.process.argv:
         return False
-    return driver.health(url, key=key) is Health.READY
+    return driver.health(url, key=entry.key) is Health.READY
