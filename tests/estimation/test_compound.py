@@ -58,9 +58,9 @@ def test_two_values_against_the_binomial() -> None:
 
 
 def _finer(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    monkeypatch.setattr(compound, "_GRID", cells)
+    monkeypatch.setattr(compound, "GRID", cells)
     monkeypatch.setattr(compound, "_fixed_share", compound._fixed_share.__wrapped__)
-    monkeypatch.setattr(compound, "_NORMAL_SKEW", -1e9)
+    monkeypatch.setattr(compound, "NORMAL_SKEW", -1e9)
 
 
 @pytest.mark.parametrize("overflow", [0.05, 0.01, 0.001])

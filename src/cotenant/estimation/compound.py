@@ -3,9 +3,9 @@
 Two questions, one answer each: `poisson_total` (the number is Poisson: requests in service at a random
 moment) and `fixed_total` (the number is fixed: N always in flight). Both are deterministic plain Python.
 
-Where the total is close to normal (skewness at most `_NORMAL_SKEW` and no lattice to be seen) the
+Where the total is close to normal (skewness at most `NORMAL_SKEW` and no lattice to be seen) the
 Cornish-Fisher expansion answers, within 0.5 % of the exact quantile for probabilities down to 0.1 %. Elsewhere
-the distribution is computed on a grid of `_GRID` cells below the quantile: sizes are shared between
+the distribution is computed on a grid of `GRID` cells below the quantile: sizes are shared between
 neighbouring cells so that means hold exactly, and the answer is a cell's upper edge, so at most about one cell
 (0.5 %) above the truth. Tests hold both to 1 % against simulation and against finer grids.
 """
@@ -23,19 +23,16 @@ from typing import Any, NamedTuple, TypeVar
 
 from cotenant.estimation.normal import normal_quantile
 
-_GRID = 192  # cells below the quantile
-_COARSE = 64  # cells of the first look
-_NORMAL_SKEW = 0.6
-_SMOOTH = 0.3  # number x squared variation of a size: above, sums of n and n + 1 sizes overlap
+GRID = 192  # cells below the quantile
+COARSE = 64  # cells of the first look
+NORMAL_SKEW = 0.6
+SMOOTH = 0.3  # number x squared variation of a size: above, sums of n and n + 1 sizes overlap
 _SMOOTH_ATOMS = 16  # a fixed number of sizes from fewer values than this may have a lattice
-_UNDERFLOW = 500.0  # exp of minus this is still a normal number
-_MANY = 60  # this many sizes hide their lattice anyway: half a size is less than 0.7 % of the total
+UNDERFLOW = 500.0  # exp of minus this is still a normal number
+MANY = 60  # this many sizes hide their lattice anyway: half a size is less than 0.7 % of the total
 
 T = TypeVar("T")
 Atoms = tuple[tuple[float, float], ...]  # (size, probability); probabilities sum to 1
-
-Search = Callable[[float, Atoms, float, float, tuple[int, int]], float]
-"""(mean number, atoms, probability, a bound above, cells of the coarse and of the fine grid) -> the quantile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class Moments:
     @property
     def excess(self) -> float:
         """Fourth cumulant over the squared variance."""
-        return self.fourth / self.variance**2 if self.variance > 0 else 0.0
+        return self.fourth / (self.variance * self.variance) if self.variance > 0 else 0.0
 
     def bound(self, overflow: float) -> float:
         """Cantelli's inequality: whatever the distribution, its quantile lies below."""
@@ -63,27 +60,30 @@ class Moments:
 
     def quantile(self, p: float) -> float:
         """Cornish and Fisher's expansion to the fourth cumulant."""
-        z = normal_quantile(p)
+        z, square, cube, both = expansion(p)
         skew, excess = self.skewness, self.excess
-        shifted = z + (z * z - 1) * skew / 6 + (z**3 - 3 * z) * excess / 24 - (2 * z**3 - 5 * z) * skew * skew / 36
+        shifted = z + square * skew / 6 + cube * excess / 24 - both * skew * skew / 36
         return self.mean + sqrt(self.variance) * shifted
 
 
-def poisson_total(mean_number: float, atoms: Atoms, overflow: float, search: Search | None = None) -> float:
-    """The size that the sum of Poisson(`mean_number`) sizes exceeds with probability at most `overflow`.
+@lru_cache(maxsize=64)
+def expansion(p: float) -> tuple[float, float, float, float]:
+    """Cornish and Fisher's polynomials at the normal quantile z of `p`: z, z^2 - 1, z^3 - 3 z, 2 z^3 - 5 z."""
+    z = normal_quantile(p)
+    return z, z * z - 1, z**3 - 3 * z, 2 * z**3 - 5 * z
 
-    `search` takes the place of the search on grids in plain Python: `compound_arrays.compiled`, for thousands.
-    """
+
+def poisson_total(mean_number: float, atoms: Atoms, overflow: float) -> float:
+    """The size that the sum of Poisson(`mean_number`) sizes exceeds with probability at most `overflow`."""
     total = _poisson_moments(mean_number, atoms)
     if total.mean <= 0 or exp(-mean_number) >= 1 - overflow:
         return 0.0
     if len(atoms) == 1:
         return poisson_quantile(mean_number, 1 - overflow) * atoms[0][0]
-    smooth = mean_number >= _MANY or mean_number * (mean_number * total.variance / total.mean**2 - 1) >= _SMOOTH
-    if smooth and total.skewness <= _NORMAL_SKEW:
+    spread = mean_number * (mean_number * total.variance / (total.mean * total.mean) - 1)
+    smooth = mean_number >= MANY or spread >= SMOOTH
+    if smooth and total.skewness <= NORMAL_SKEW:
         return total.quantile(1 - overflow)
-    if search is not None and mean_number <= _UNDERFLOW:
-        return search(mean_number, atoms, 1 - overflow, total.bound(overflow), (_COARSE, _GRID))
     return _on_finer_grids(total.bound(overflow), atoms, partial(_poisson, mean_number, 1 - overflow))
 
 
@@ -117,7 +117,7 @@ def _fixed_share(number: int, atoms: Atoms, overflow: float) -> float:
     mean = sum(p * x for x, p in atoms)
     second, third, fourth = (sum(p * (x - mean) ** k for x, p in atoms) for k in (2, 3, 4))
     total = Moments(number * mean, number * second, number * third, number * (fourth - 3 * second**2))
-    if number > 1 and total.skewness <= _NORMAL_SKEW and len(atoms) >= _SMOOTH_ATOMS:
+    if number > 1 and total.skewness <= NORMAL_SKEW and len(atoms) >= _SMOOTH_ATOMS:
         return min(float(number), total.quantile(1 - overflow))
     bound = min(float(number), total.bound(overflow))
     return min(float(number), _on_finer_grids(bound, atoms, partial(_power, number, 1 - overflow)))
@@ -125,15 +125,15 @@ def _fixed_share(number: int, atoms: Atoms, overflow: float) -> float:
 
 def _on_finer_grids(bound: float, atoms: Atoms, find: Callable[[list[float], int], int]) -> float:
     """The quantile below `bound`: coarse looks until most cells lie below it, then one fine one."""
-    cells = _COARSE
+    cells = COARSE
     while True:
         step = bound / cells
         place = find(_on_grid(atoms, step, cells), cells)
-        if cells == _GRID:
+        if cells == GRID:
             return step * place
         bound = min(bound, step * (place + 1))
         if place >= cells // 2:
-            cells = _GRID
+            cells = GRID
 
 
 def _on_grid(atoms: Atoms, step: float, cells: int) -> list[float]:
@@ -157,7 +157,7 @@ def _poisson(mean_number: float, target: float, grid: list[float], cells: int) -
     A sum of Poisson(m) sizes is a sum of 2^k sums of Poisson(m / 2^k): halved until exp(-m) does not underflow.
     """
     parts = 1
-    while mean_number / parts > _UNDERFLOW:
+    while mean_number / parts > UNDERFLOW:
         parts *= 2
     probabilities = _panjer(mean_number / parts, grid)
     if parts == 1:

@@ -1,15 +1,62 @@
-"""`compound.poisson_total` over arrays, to be compiled where numba is installed: the same steps in the same order.
+"""`in_flight.cells_of` and `compound.poisson_total` over arrays, to be compiled where numba is installed: the same
+steps in the same order.
 
-`compound` holds the plain version and the meaning; a test holds both equal.
+`in_flight` and `compound` hold the plain versions and the meaning; a test holds both equal.
 """
 
 from __future__ import annotations
 
+from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
 
 _TIE = 1e-12  # of a distribution function against its target
+
+
+def sums_of_cells(prompts: Any, parts: Any, limit: float, width: float) -> Any:
+    """A row of four sums for every cell that holds anything, the smallest first (`in_flight.cells_of`)."""
+    sums = np.zeros((int(log(limit + 1) / width) + 1, 4), np.float64)
+    for row in range(len(prompts)):
+        for part in range(len(parts)):
+            tokens = min(limit, prompts[row, 0] + parts[part, 0])
+            weight = prompts[row, 1] * parts[part, 1]
+            cell = int(log(tokens + 1) / width)
+            sums[cell, 0] += weight * tokens
+            sums[cell, 1] += weight
+            sums[cell, 2] += weight * prompts[row, 0]
+            sums[cell, 3] += weight * parts[part, 2]
+    return sums[sums[:, 1] > 0]
+
+
+def total_and_mean(
+    mean_number: float, sizes: Any, by_input: Any, by_output: Any, share: float, overflow: float,
+    normal: Any, limits: Any, cells: Any,
+) -> tuple[float, float]:  # fmt: skip
+    """(the quantile of a Poisson(`mean_number`) number of sizes, the mean size). `share` mixes the two weights,
+    `normal` is `compound.expansion`, `limits` are MANY, SMOOTH and NORMAL_SKEW, `cells` those of the grids."""
+    probabilities = share * by_input + (1 - share) * by_output
+    first = second = third = fourth = 0.0
+    for place in range(len(sizes)):
+        part = probabilities[place] * sizes[place]
+        first += part
+        part *= sizes[place]
+        second += part
+        part *= sizes[place]
+        third += part
+        fourth += part * sizes[place]
+    mean, variance = mean_number * first, mean_number * second
+    if mean <= 0 or exp(-mean_number) >= 1 - overflow:
+        return 0.0, first
+    skewness = mean_number * third / variance**1.5
+    spread = mean_number * (mean_number * variance / (mean * mean) - 1)
+    if (mean_number >= limits[0] or spread >= limits[1]) and skewness <= limits[2]:
+        excess = mean_number * fourth / (variance * variance)
+        shifted = normal[0] + normal[1] * skewness / 6
+        shifted = shifted + normal[2] * excess / 24 - normal[3] * skewness * skewness / 36
+        return mean + sqrt(variance) * shifted, first
+    bound = mean + sqrt(variance * (1 - overflow) / overflow)
+    return quantile_on_grids(mean_number, sizes, probabilities, 1 - overflow, bound, cells[0], cells[1]), first
 
 
 def quantile_on_grids(
@@ -62,5 +109,5 @@ def first_reaching(mean_number: float, grid: Any, target: float, cells: int) -> 
     return cells
 
 
-USED = (on_grid, first_reaching)
-"""What `quantile_on_grids` calls, to be compiled with it."""
+USED = (on_grid, first_reaching, quantile_on_grids)
+"""What `total_and_mean` calls, to be compiled with it."""

@@ -8,14 +8,15 @@ from math import ceil, exp, inf
 
 from cotenant.domain.demand import Demand, Overload
 from cotenant.domain.model import ModelSpec
-from cotenant.domain.step_time import Scaled, Times
+from cotenant.domain.step_time import Times
 from cotenant.domain.workload import Adapter, Lengths, Slo, Trace, Traffic
 from cotenant.errors import InputError
-from cotenant.estimation.compound import Atoms, Search, fixed_total, poisson_quantile, poisson_total
-from cotenant.estimation.in_flight import Mixture, SequenceBytes, held_context, held_tokens
+from cotenant.estimation.compound import fixed_total, poisson_quantile, poisson_total
+from cotenant.estimation.in_flight import Mixture, Quick, SequenceBytes, held_context, held_tokens
 from cotenant.estimation.lengths import ConstantLength, LengthModel, length_model
+from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.sequence_limit import P999, SequenceLimit, sequence_limit
-from cotenant.estimation.service import Service, closed_service, is_overloaded, open_service, saturation
+from cotenant.estimation.service import Service, Work, closed_service, is_overloaded, saturation, steady
 from cotenant.estimation.step_constants import FIRST_TOKEN_WIDER
 from cotenant.estimation.traced import burst_warning, held_by_trace, traced
 from cotenant.units import format_seconds
@@ -28,6 +29,9 @@ class _Flight:
     inputs: LengthModel
     outputs: LengthModel | None
     held: Mixture
+
+
+_FLIGHTS: IdentityCache[_Flight] = IdentityCache(256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +60,31 @@ def demand(
     replicas: int = 1,
     slo: Slo | None = None,
     adapters: Iterable[Adapter] = (),
-    search: Search | None = None,
+    quick: Quick | None = None,
 ) -> Demand | Overload:
     """What one of `replicas` equal replicas needs for its share of `traffic`.
 
     `sequence_bytes(tokens)` is the cache of one sequence as the engine reserves it (blocks, windows, states);
     it must not fall with length. `model_limit` (tokens) defaults to the model's own. A rate is the day's mean
     and is sized at its busiest hour. Returns Overload where the rate is past what one replica can ever serve.
-    `search` finds quantiles in `compound.poisson_total`. Raises InputError on traffic without lengths, or numbers
+    `quick` does the sums where there are many to do. Raises InputError on traffic without lengths, or numbers
     out of range.
     """
     _check(traffic, overflow, replicas, slo)
     limit = sequence_limit(_parts(traffic), model_limit or model.max_model_len)
-    flight = _flight(model, traffic, limit.tokens)
+    flight = _FLIGHTS.get(
+        (model, traffic), (limit.tokens, quick), lambda: _flight(model, traffic, limit.tokens, quick)
+    )
     load = (
-        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow, search)
+        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow, quick)
         if traffic.trace is not None
         else _closed(ceil(traffic.concurrent / replicas), flight, times, sequence_bytes, overflow)
         if traffic.concurrent is not None
-        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow, search)
+        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow, quick)
     )
     if isinstance(load, Overload):
         return load
-    answer = _answer(limit, load, sequence_bytes, overflow)
-    parts = kv_by_adapter(answer.kv_needed_bytes, tuple(adapters))
-    return _with_times(replace(answer, kv_by_adapter=parts), load, flight, times, slo)
+    return _answer(limit, load, sequence_bytes, overflow, tuple(adapters), _paces(load, flight, times, slo))
 
 
 def busiest_rate(traffic: Traffic) -> float:
@@ -140,7 +144,7 @@ def _parts(traffic: Traffic) -> tuple[Lengths, ...]:
     raise InputError("traffic has no lengths", hint="a rate needs input_tokens, a concurrency context_tokens")
 
 
-def _flight(model: ModelSpec, traffic: Traffic, limit: int) -> _Flight:
+def _flight(model: ModelSpec, traffic: Traffic, limit: int, quick: Quick | None) -> _Flight:
     if traffic.trace is not None:
         seen = traced(traffic.trace)
         return _Flight(seen.inputs, seen.outputs, held_by_trace(traffic.trace, limit))
@@ -152,9 +156,9 @@ def _flight(model: ModelSpec, traffic: Traffic, limit: int) -> _Flight:
         return _Flight(context, outputs, held_context(context, limit))
     inputs = length_model(traffic.input_tokens, cap=limit)
     if traffic.output_tokens is None:
-        return _Flight(inputs, ConstantLength(0.0), held_tokens(inputs, ConstantLength(0.0), limit))
+        return _Flight(inputs, ConstantLength(0.0), held_tokens(inputs, ConstantLength(0.0), limit, quick))
     written = length_model(traffic.output_tokens, cap=limit)
-    return _Flight(inputs, written, held_tokens(inputs, written, limit))
+    return _Flight(inputs, written, held_tokens(inputs, written, limit, quick))
 
 
 def _closed(number: int, flight: _Flight, times: Times, sequence_bytes: SequenceBytes, overflow: float) -> _Load:
@@ -162,7 +166,8 @@ def _closed(number: int, flight: _Flight, times: Times, sequence_bytes: Sequence
     service = closed_service(number, flight.inputs, flight.outputs, flight.held, times)
     atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
     needed = fixed_total(number, atoms, overflow)
-    return _Load(service, number, needed, _tokens(needed, atoms, flight, service), fixed=True)
+    tokens = _tokens(needed, sum(size * p for size, p in atoms), flight, service)
+    return _Load(service, number, needed, tokens, fixed=True)
 
 
 def _open(
@@ -171,20 +176,33 @@ def _open(
     times: Times,
     sequence_bytes: SequenceBytes,
     overflow: float,
-    search: Search | None,
+    quick: Quick | None,
 ) -> _Load | Overload:
     """`rate` requests/s: the number in service is Poisson."""
     outputs = flight.outputs or ConstantLength(0.0)
-    service = open_service(rate, flight.inputs, outputs, flight.held, times)
+    work = Work.of(flight.inputs, outputs, flight.held, times)
+    service = steady(rate, work)
     if service is None:
-        most = saturation(flight.inputs, outputs, flight.held, times)
+        most = saturation(work)
         reason = f"{rate:.3g} requests/s overload one replica: it saturates at {most:.3g} requests/s"
         return Overload(requests_per_second=rate, saturation=most, reason=reason)
-    atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
-    needed = poisson_total(service.in_service, atoms, overflow, search)
+    needed, mean_bytes = _needed(service, flight, sequence_bytes, overflow, quick)
     at_most = max(1, poisson_quantile(service.in_service, P999))
-    tokens = _tokens(needed, atoms, flight, service)
-    return _Load(service, at_most, needed, tokens, fixed=False, doubts=_doubts(rate, flight, outputs, times))
+    tokens = _tokens(needed, mean_bytes, flight, service)
+    return _Load(service, at_most, needed, tokens, fixed=False, doubts=_doubts(rate, work, times))
+
+
+def _needed(
+    service: Service, flight: _Flight, sequence_bytes: SequenceBytes, overflow: float, quick: Quick | None
+) -> tuple[float, float]:
+    """(bytes exceeded with probability `overflow`, mean bytes of a request in service)."""
+    found = None
+    if quick is not None:
+        found = quick.needed(service.in_service, flight.held, sequence_bytes, service.prefill_share, overflow)
+    if found is not None:
+        return found
+    atoms = flight.held.sizes(service.prefill_share, sequence_bytes)
+    return poisson_total(service.in_service, atoms, overflow), sum(size * p for size, p in atoms)
 
 
 def _traced(
@@ -194,36 +212,43 @@ def _traced(
     times: Times,
     sequence_bytes: SequenceBytes,
     overflow: float,
-    search: Search | None,
+    quick: Quick | None,
 ) -> _Load | Overload:
     """The trace's busiest hour as an open load, with a word where its arrivals bunch."""
     rate = traced(trace).rate / replicas
-    load = _open(rate, flight, times, sequence_bytes, overflow, search)
+    load = _open(rate, flight, times, sequence_bytes, overflow, quick)
     if isinstance(load, Overload):
         return load
     return replace(load, doubts=(*load.doubts, *burst_warning(trace, load.service.in_service / rate)))
 
 
-def _tokens(needed: float, atoms: Atoms, flight: _Flight, service: Service) -> float:
+def _tokens(needed: float, mean_bytes: float, flight: _Flight, service: Service) -> float:
     """`needed` bytes in tokens, at the mean bytes a token of this traffic (windows make it its own)."""
-    mean_bytes = sum(size * p for size, p in atoms)
     return needed * flight.held.mean_tokens(service.prefill_share) / mean_bytes if mean_bytes else 0.0
 
 
-def _doubts(rate: float, flight: _Flight, outputs: LengthModel, times: Times) -> tuple[str, ...]:
-    """A warning where the slow end of the step times' interval would mean overload."""
-    slow = Scaled(times, times.high)
-    if not is_overloaded(rate, flight.inputs, outputs, flight.held, slow):
+def _doubts(rate: float, work: Work, times: Times) -> tuple[str, ...]:
+    """A warning where the slow end of the step times' interval would mean overload: steps that take so many times
+    as long are overloaded by a rate so many times lower."""
+    if not is_overloaded(rate * times.high, work):
         return ()
-    limit = saturation(flight.inputs, outputs, flight.held, slow)
+    limit = saturation(work) / times.high
     return (
         f"{rate:.3g} requests/s a replica may overload it: were steps {times.high:.2g} times as long, the end of "
         f"their 90 % interval, it would saturate at {limit:.3g} requests/s",
     )
 
 
-def _answer(limit: SequenceLimit, load: _Load, sequence_bytes: SequenceBytes, overflow: float) -> Demand:
+def _answer(
+    limit: SequenceLimit,
+    load: _Load,
+    sequence_bytes: SequenceBytes,
+    overflow: float,
+    adapters: tuple[Adapter, ...],
+    paces: _Paces,
+) -> Demand:
     longest = sequence_bytes(limit.tokens)
+    needed = min(ceil(load.needed_bytes), longest * load.at_most)
     return Demand(
         max_model_len=limit.tokens,
         max_model_len_is_minimum=limit.is_minimum,
@@ -232,16 +257,36 @@ def _answer(limit: SequenceLimit, load: _Load, sequence_bytes: SequenceBytes, ov
         mean_in_service=load.service.in_service,
         in_service_p999=load.at_most,
         kv_needed_tokens=ceil(load.needed_tokens),
-        kv_needed_bytes=min(ceil(load.needed_bytes), longest * load.at_most),
+        kv_needed_bytes=needed,
         kv_minimum_bytes=longest,
         kv_worst_case_bytes=longest * load.at_most,
         overflow=overflow,
         busy=1.0 if load.fixed else 1 - exp(-load.service.in_service),
-        warnings=(*((limit.warning,) if limit.warning else ()), *load.doubts),
+        percentile=paces.percentile,
+        ttft_s=paces.ttft_s,
+        tpot_s=paces.tpot_s,
+        slo_held=paces.held,
+        slack=paces.slack,
+        kv_by_adapter=kv_by_adapter(needed, adapters),
+        warnings=(*((limit.warning,) if limit.warning else ()), *load.doubts, *paces.warnings),
+        times_from=paces.times_from,
     )
 
 
-def _with_times(answer: Demand, load: _Load, flight: _Flight, times: Times, slo: Slo | None) -> Demand:
+@dataclass(frozen=True, slots=True)
+class _Paces:
+    """TTFT and TPOT at a percentile as (low, value, high), and what the SLO says of them."""
+
+    percentile: float
+    ttft_s: tuple[float, float, float]
+    tpot_s: tuple[float, float, float] | None
+    held: bool | None
+    slack: float
+    warnings: tuple[str, ...]
+    times_from: str
+
+
+def _paces(load: _Load, flight: _Flight, times: Times, slo: Slo | None) -> _Paces:
     """TTFT and TPOT at the asked percentile, and whether they hold: by value, with a warning where the interval
     reaches past the target."""
     share = (slo.percentile if slo else 95.0) / 100
@@ -263,14 +308,14 @@ def _with_times(answer: Demand, load: _Load, flight: _Flight, times: Times, slo:
             "the context alone is known: TTFT takes all of it as the prompt, TPOT leaves out the prefills of "
             "others; give input_tokens and output_tokens"
         )
-    return replace(
-        answer,
+    return _Paces(
         percentile=share * 100,
         ttft_s=ttft,
         tpot_s=tpot,
-        slo_held=all(found[1] <= target for _, found, target in asked) if asked else None,
+        held=all(found[1] <= target for _, found, target in asked) if asked else None,
         slack=min((target / found[1] - 1 for _, found, target in asked), default=inf),
-        warnings=(*answer.warnings, *warnings),
+        warnings=tuple(warnings),
+        times_from=times.why,
     )
 
 

@@ -7,17 +7,18 @@ per output token (decode): both weightings are kept apart, so that one mixture s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log, sqrt
+from typing import Protocol
 
 from cotenant.estimation.compound import Atoms
 from cotenant.estimation.lengths import LengthModel
 
 SequenceBytes = Callable[[int], int]
 
-_WIDTH = log(1.04)  # cells of 4 %: their own spread adds 0.01 % to a variance
+WIDTH = log(1.04)  # cells of 4 %: their own spread adds 0.01 % to a variance
 _SHARES = 6  # of the output already written; more where the lengths are constant
 _FINE_SHARES = 48
 
@@ -63,33 +64,67 @@ def _sizes(mixture: Mixture, sequence_bytes: SequenceBytes) -> tuple[float, ...]
     return tuple(float(sequence_bytes(round(h.tokens) or 1)) for h in mixture.held)
 
 
+Cell = tuple[float, float, float, float]
+"""Sums over what falls into one cell: weight x tokens, weight, weight x prompt, weight x output."""
+
+Pairs = Sequence[tuple[float, float]]
+Parts = Sequence[tuple[float, float, float]]
+
+
+class Quick(Hashable, Protocol):
+    """The sums of a demand over arrays, for thousands of them: the same steps in the same order, compiled
+    (`compound_arrays`)."""
+
+    def cells(self, prompts: Pairs, parts: Parts, limit: int) -> Sequence[Cell]:
+        """As `cells_of`."""
+        ...
+
+    def needed(
+        self,
+        mean_number: float,
+        held: Mixture,
+        sequence_bytes: SequenceBytes,
+        prefill_share: float,
+        overflow: float,
+    ) -> tuple[float, float] | None:
+        """(`compound.poisson_total` of `Mixture.sizes`, the mean of those sizes); None where plain Python must."""
+        ...
+
+
 @lru_cache(maxsize=256)
-def held_tokens(inputs: LengthModel, outputs: LengthModel, limit: int) -> Mixture:
+def held_tokens(inputs: LengthModel, outputs: LengthModel, limit: int, quick: Quick | None = None) -> Mixture:
     """The mixture for independent lengths, sequences cut at `limit` tokens; both weights sum to 1.
 
     Where nothing is written (a constant 0) the output weight is the plain probability.
     """
     given, written = inputs.cells(), outputs.cells()
     shares = _uniform(_SHARES if min(len(given), len(written)) > 1 else _FINE_SHARES)
-    parts = [(length * share, p / len(shares), length) for length, p in written for share in shares]
-    cells: dict[int, list[float]] = {}
-    for prompt, p in given:
-        for part, q, length in parts:
-            tokens = min(float(limit), prompt + part)
-            weight = p * q
-            cell = cells.setdefault(int(log(tokens + 1) / _WIDTH), [0.0, 0.0, 0.0, 0.0])
-            cell[0] += weight * tokens
-            cell[1] += weight
-            cell[2] += weight * prompt
-            cell[3] += weight * (length or 1.0)
-    input_mean = sum(cell[2] for cell in cells.values())
-    output_mean = sum(cell[3] for cell in cells.values())
+    parts = [(length * share, p / len(shares), length or 1.0) for length, p in written for share in shares]
+    cells = (cells_of if quick is None else quick.cells)(given, parts, limit)
+    input_mean = sum(cell[2] for cell in cells)
+    output_mean = sum(cell[3] for cell in cells)
     return Mixture.of(
         tuple(
             Held(total / weight, by_input / input_mean, by_output / output_mean)
-            for _, (total, weight, by_input, by_output) in sorted(cells.items())
+            for total, weight, by_input, by_output in cells
         )
     )
+
+
+def cells_of(prompts: Pairs, parts: Parts, limit: int) -> Sequence[Cell]:
+    """Every prompt (length, probability) with every part of an output (tokens so far, probability, whole length),
+    summed in cells of equal width of the logarithm, the smallest first."""
+    cells: dict[int, list[float]] = {}
+    for prompt, p in prompts:
+        for part, q, length in parts:
+            tokens = min(float(limit), prompt + part)
+            weight = p * q
+            cell = cells.setdefault(int(log(tokens + 1) / WIDTH), [0.0, 0.0, 0.0, 0.0])
+            cell[0] += weight * tokens
+            cell[1] += weight
+            cell[2] += weight * prompt
+            cell[3] += weight * length
+    return [(one[0], one[1], one[2], one[3]) for _, one in sorted(cells.items())]
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import erfc, exp, pi, sqrt
 
 Z95 = 1.6448536269514722  # the 95th percentile of the standard normal
@@ -12,6 +13,7 @@ def normal_cdf(z: float) -> float:
     return 0.5 * erfc(-z / sqrt(2))
 
 
+@lru_cache(maxsize=256)
 def normal_quantile(p: float) -> float:
     """The z with P(Z <= z) = p, 0 < p < 1, to about 1e-12 (Newton on the CDF from the median outward).
 

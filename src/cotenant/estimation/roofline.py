@@ -8,6 +8,7 @@ with active experts = E (1 - (1 - k/E)^B): the expected number of distinct exper
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import pow as power
 
@@ -80,6 +81,18 @@ class Roofline:
         beside = self.overhead_s + self.all_reduce_s_per_token * tokens
         return (products + attention / self.attention_rate + beside) * self.prefill_factor
 
+    def mean_prefill_s(self, lengths: Iterable[tuple[float, float]]) -> float:
+        """Mean seconds over prompts of (tokens, probability): what a sum over `prefill_s` is, read once."""
+        slope, rate = self.flops_per_token * self.matmul_factor, self.compute_rate
+        half, beside, attending = self.prefill_attention_flops, self.overhead_s, self.attention_rate
+        found = 0.0
+        for tokens, p in lengths:
+            products = _norm(_norm(self._weights_s(tokens), slope * tokens / rate), self.launch_s)
+            attention = half * (tokens * tokens) / 2 + self.windowed_flops_per_token * tokens
+            extra = beside + self.all_reduce_s_per_token * tokens
+            found += p * ((products + attention / attending + extra) * self.prefill_factor)
+        return found
+
     def active_experts(self, tokens: float) -> float:
         """Expected number of distinct experts a layer that `tokens` tokens reach: E (1 - (1 - k/E)^tokens)."""
         if not self.num_experts:
@@ -94,12 +107,10 @@ class Roofline:
 
     def _cache_s(self, batch: float, context_tokens: float) -> float:
         mean = context_tokens / batch if batch else 0.0
-        read = sum(layer.bytes_per_token * _seen(mean, layer.window) for layer in self.cache)
+        read = 0.0
+        for layer in self.cache:
+            read += layer.bytes_per_token * (mean if layer.window is None else min(mean, layer.window))
         return batch * (read + 2 * self.state_bytes) / self.cache_rate  # a state is read and written back
-
-
-def _seen(context: float, window: int | None) -> float:
-    return context if window is None else min(context, window)
 
 
 def _norm(first: float, second: float) -> float:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from cotenant.domain.step_time import Scaled, Times
 from cotenant.estimation.in_flight import Mixture
 from cotenant.estimation.lengths import LengthModel
+from cotenant.estimation.roofline import Roofline
 from cotenant.estimation.step_constants import FITTED, INTERFERENCE
 
 _MOST = 2.0**17  # requests in service beyond which no engine goes
@@ -60,7 +61,11 @@ def open_service(
     rate: float, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times
 ) -> Service | None:
     """The steady state under `rate` requests/s; None when requests would pile up without end."""
-    work = _Work.of(inputs, outputs, held, times)
+    return steady(rate, Work.of(inputs, outputs, held, times))
+
+
+def steady(rate: float, work: Work) -> Service | None:
+    """The same for work that is known."""
     most = _more_than_arrive(rate, work)
     if most is None:
         return None
@@ -68,12 +73,12 @@ def open_service(
     return work.state(rate * work.service_s(1 + others), rate, 1 + others)
 
 
-def is_overloaded(rate: float, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> bool:
+def is_overloaded(rate: float, work: Work) -> bool:
     """Whether requests would pile up without end."""
-    return _more_than_arrive(rate, _Work.of(inputs, outputs, held, times)) is None
+    return _more_than_arrive(rate, work) is None
 
 
-def _more_than_arrive(rate: float, work: _Work) -> float | None:
+def _more_than_arrive(rate: float, work: Work) -> float | None:
     """A number in service, a power of two, that ends at least as many requests as arrive; None: there is none."""
     number = 1.0
     while rate * work.service_s(1 + number) > number:
@@ -83,7 +88,7 @@ def _more_than_arrive(rate: float, work: _Work) -> float | None:
     return number
 
 
-def _fixed_point(rate: float, work: _Work, high: float) -> float:
+def _fixed_point(rate: float, work: Work, high: float) -> float:
     """The x below `high` with rate x S(1 + x) = x, from above, to a millionth.
 
     False position with the Illinois rule: an end that stays put twice has its value halved, so that both ends
@@ -111,13 +116,12 @@ def closed_service(
     """The steady state of exactly `number` in flight; without `outputs` prefills are left out."""
     if outputs is None:
         return Service(float(number), 0.0, held.mean_by_output, 0.0, 0.0, 0.0)
-    work = _Work.of(inputs, outputs, held, times)
+    work = Work.of(inputs, outputs, held, times)
     return replace(work.state(float(number), number / work.service_s(number), number), closed=True)
 
 
-def saturation(inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> float:
+def saturation(work: Work) -> float:
     """Requests/s that no batch size gets past."""
-    work = _Work.of(inputs, outputs, held, times)
     batch, best = 1.0, 0.0
     while batch <= _MOST:
         best = max(best, batch / work.service_s(batch))
@@ -126,7 +130,7 @@ def saturation(inputs: LengthModel, outputs: LengthModel, held: Mixture, times: 
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class Work:
     """Mean work of one request: prefill seconds, output tokens, context while it decodes and prefills."""
 
     prefill_s: float
@@ -135,18 +139,22 @@ class _Work:
     times: Times
 
     @classmethod
-    def of(cls, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> _Work:
+    def of(cls, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times) -> Work:
+        """Of requests of these lengths."""
         contexts = (held.mean_by_output, held.mean_by_input)
         return cls(_mean_prefill_s(inputs, times), outputs.mean, contexts, times)
 
     def decode_s(self, batch: float) -> float:
+        """Seconds in which it decodes, in a batch of `batch`."""
         step = self.times.decode_step_s(batch, batch * self.contexts[0]) if self.output_tokens else 0.0
         return self.output_tokens * step
 
     def service_s(self, batch: float) -> float:
+        """Seconds in service, in a batch of `batch`."""
         return self.decode_s(batch) + self.prefill_s * (1 + INTERFERENCE * (batch - 1))
 
     def state(self, in_service: float, rate: float, batch: float) -> Service:
+        """The steady state with so many in service."""
         whole = self.service_s(batch)
         # The others' prefills lengthen decode as much as their own stay: they are met by output, not by input.
         share = self.prefill_s / whole if whole else 0.0
@@ -159,4 +167,6 @@ class _Work:
 def _mean_prefill_s(inputs: LengthModel, times: Times) -> float:
     if isinstance(times, Scaled):
         return times.factor * _mean_prefill_s(inputs, times.times)
+    if isinstance(times, Roofline):
+        return times.mean_prefill_s(inputs.cells())
     return sum(p * times.prefill_s(tokens) for tokens, p in inputs.cells())

@@ -76,14 +76,14 @@ def _ways_on(fleet: Fleet, number: int, offer_number: int, pace: float) -> Ways:
     """All candidates of one model on the cards of one offer."""
     request, offer = fleet.models[number], fleet.gpus[offer_number]
     allowed, barred = precisions_of(request, offer.gpu)
-    search = compiled() if len(fleet.models) * len(fleet.gpus) >= _COMPILE_FROM else None
+    quick = compiled() if len(fleet.models) * len(fleet.gpus) >= _COMPILE_FROM else None
     refused = [
         Refusal(number, offer_number, one.format, 0, one.reason, unproven=one.unproven) for one in barred
     ]  # fmt: skip
     found: list[Candidate] = []
     for served in allowed:
         case = Case(
-            number, request, offer_number, offer, fleet.headroom, fleet.kv_overflow, served, pace, search
+            number, request, offer_number, offer, fleet.headroom, fleet.kv_overflow, served, pace, quick
         )  # fmt: skip
         mine, missing = _in_tensors(case)
         staged, lacking = _in_stages(case, mine, missing)

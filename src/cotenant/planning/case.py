@@ -7,7 +7,7 @@ from math import floor
 
 from cotenant.domain.demand import Demand
 from cotenant.domain.fleet import GpuOffer, ModelRequest
-from cotenant.estimation.compound import Search
+from cotenant.estimation.in_flight import Quick
 from cotenant.estimation.roofline import Roofline
 from cotenant.planning.problem import Refusal
 from cotenant.planning.served import Served
@@ -20,7 +20,7 @@ MOST_REPLICAS = 64
 @dataclass(frozen=True, slots=True)
 class Case:
     """`number` and `offer_number` are places in the fleet; `pace` is how much slower than alone it is to run;
-    `search` finds quantiles faster where there are many to find."""
+    `quick` does the sums of many demands."""
 
     number: int
     request: ModelRequest
@@ -30,7 +30,7 @@ class Case:
     kv_overflow: float
     served: Served
     pace: float = 1.0
-    search: Search | None = None
+    quick: Quick | None = None
 
     @property
     def room_bytes(self) -> int:
@@ -85,8 +85,8 @@ class Case:
         slo, floor_s = self.request.slo, _floor_s(times, self.request, 1.0)
         if floor_s is not None and slo is not None and slo.tpot_s is not None:
             return (
-                f"a TPOT of {format_seconds(slo.tpot_s)} is below the floor of {self.offer.gpu.name}: one step for "
-                f"one request alone takes {format_seconds(floor_s)}"
+                f"a TPOT of {format_seconds(slo.tpot_s)} is below the floor of {self.offer.gpu.name}: one step "
+                f"for one request alone takes {format_seconds(floor_s)}"
             )
         parts = []
         for name, found, target in (

@@ -136,7 +136,7 @@ def _demand(case: Case, split: Split, times: Roofline, replicas: int) -> Demand 
     asked = demand(
         request.model, request.traffic, times=_paced(times, case.pace), sequence_bytes=sequence_bytes,
         slo=request.slo, overflow=case.kv_overflow, replicas=replicas, adapters=request.adapters,
-        search=case.search,
+        quick=case.quick,
     )  # fmt: skip
     if not isinstance(asked, Demand):
         return case.refusal(split, asked.reason)
