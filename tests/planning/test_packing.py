@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.packing import place_exactly
-from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
+from cotenant.planning.problem import MOST_PROCESSES, Assignment, Candidate, Card, Placement, Problem
 
 GIB = 2**30
 
@@ -28,8 +28,9 @@ def candidate(request: int, offer: int, gib: int, *, tp: int = 1, replicas: int 
     )  # fmt: skip
 
 
-def card(offer: int, node: int, index: int, room: int, price: float | None, pool: int | None = None) -> Card:
-    return Card(offer, node, index, pool, (room + 8) * GIB, 0, room * GIB, price)
+def card(offer: int, node: int, index: int, room: int, price: float | None, pool: int | None = None,
+         places: int = MOST_PROCESSES) -> Card:  # fmt: skip
+    return Card(offer, node, index, pool, (room + 8) * GIB, 0, room * GIB, price, places)
 
 
 def problem(candidates: list[list[Candidate]], cards: list[Card], **wishes: object) -> Problem:
@@ -58,6 +59,8 @@ def holds(one: Problem, chosen: tuple[Candidate, ...], cards: tuple[tuple[int, .
             company[number].append(mine)
     for number, present in company.items():
         if sum(each.claim_bytes for each in present) > one.cards[number].room_bytes:
+            return False
+        if len(present) > one.cards[number].most_processes:
             return False
         if not any(loads(order, one.cards[number]) for order in permutations(present)):
             return False
@@ -92,7 +95,11 @@ def brute_force(one: Problem) -> float | None:
 def problems(draw: st.DrawFn) -> Problem:
     models = draw(st.integers(2, 3))
     prices = [draw(st.sampled_from([0.5, 1.0, 1.3, 2.0])) for _ in range(2)]
-    cards = [card(0, number // 2, number % 2, 10, prices[0], number) for number in range(draw(st.integers(1, 3)))]
+    places = draw(st.sampled_from([MOST_PROCESSES, MOST_PROCESSES, 1, 2]))
+    cards = [
+        card(0, number // 2, number % 2, 10, prices[0], number, places)
+        for number in range(draw(st.integers(1, 3)))
+    ]
     cards += [card(1, 5 + number // 2, number % 2, 6, prices[1]) for number in range(draw(st.integers(0, 2)))]
     candidates = []
     for request in range(models):

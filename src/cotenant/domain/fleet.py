@@ -29,6 +29,12 @@ class GpuOffer:
     host_memory_bytes: int | None = None
     used_bytes: int = 0
     slice_of: GpuSpec | None = None  # where `gpu` is a MIG slice: the card that it is cut from
+    time_slices: int | None = None  # places for processes on each card, which nothing but time keeps apart
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a process gets a part of a card only, and never several of them."""
+        return self.slice_of is not None or self.time_slices is not None
 
     @property
     def is_shop(self) -> bool:

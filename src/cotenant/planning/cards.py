@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import floor
 
 from cotenant.domain.fleet import Fleet, GpuOffer
-from cotenant.planning.problem import Candidate, Card
+from cotenant.planning.problem import MOST_PROCESSES, Candidate, Card
 
 
 def cards_of(
@@ -61,4 +61,5 @@ def _card(number: int, offer: GpuOffer, where: tuple[int, int], pool_index: int,
         used_bytes=offer.used_bytes,
         room_bytes=max(0, floor(capacity * (1 - headroom)) - offer.used_bytes),
         price_per_hour=offer.price_per_hour,
+        most_processes=offer.time_slices or MOST_PROCESSES,
     )

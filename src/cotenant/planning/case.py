@@ -39,9 +39,9 @@ class Case:
 
     @property
     def cards_at_most(self) -> int:
-        """The most cards that one replica may have: those of a node. A process sees one MIG slice only."""
+        """The most cards that one replica may have: those of a node. A process sees one slice only."""
         offer = self.offer
-        if offer.slice_of is not None:
+        if offer.is_cut:
             return 1
         return min(
             offer.node_size, *(each for each in (offer.count, offer.maximum, offer.node_size) if each is not None)

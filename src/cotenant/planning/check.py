@@ -70,12 +70,17 @@ def _devices(plan: Plan, fleet: Fleet) -> Iterator[str]:
             yield f"{replica.id} needs {size} cards and has {len(set(replica.devices))}"
         if size > 1 and any(fleet.gpus[device.offer].slice_of is not None for device in replica.devices):
             yield f"{replica.id} has several ranks on MIG slices"
+        if size > 1 and any(fleet.gpus[device.offer].time_slices is not None for device in replica.devices):
+            yield f"{replica.id} has several ranks on slices of time, which may be of one card"
         if len({(device.node, device.offer) for device in replica.devices}) != 1:
             yield f"{replica.id} crosses nodes"
         for device in replica.devices:
             used[device.offer].add(device)
     for gpu in plan.gpus:
         used[gpu.device.offer].add(gpu.device)
+        places = fleet.gpus[gpu.device.offer].time_slices
+        if places is not None and len(every_share(gpu)) > places:
+            yield f"{_name(gpu)}: {len(every_share(gpu))} processes, {places} slices of its time"
     if len({gpu.device for gpu in plan.gpus}) != len(plan.gpus):
         yield "a card is listed twice"
     for number, devices in used.items():

@@ -36,8 +36,8 @@ def compare(
     if unknown or not strategies:
         named = f"no strategy {unknown[0][:40]!r}" if unknown else "no strategy is named"
         raise InputError(named, hint=f"some of {', '.join(STRATEGIES)}")
-    if "naive" in strategies and any(offer.slice_of is not None for offer in fleet.gpus):
-        raise InputError("the usual sizing knows whole cards, not MIG slices", hint="greedy,optimal")
+    if "naive" in strategies and any(offer.is_cut for offer in fleet.gpus):
+        raise InputError("the usual sizing knows whole cards, not slices", hint="greedy,optimal")
     makers: dict[str, Callable[[Fleet, Progress], Plan]] = {
         "naive": lambda fleet, _: usual_plan(fleet), "greedy": greedy_plan,
         "promised": lambda fleet, tell: keep_promises(fleet, replayer, progress=tell),

@@ -15,7 +15,7 @@ from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Shortfall
 from cotenant.domain.workload import Lengths, Trace, Traffic
 from cotenant.estimation.what_fits import most_that
-from cotenant.planning.problem import Loads, Refusal
+from cotenant.planning.problem import Candidate, Loads, Refusal
 from cotenant.units import format_gib, format_percent, format_price
 
 if TYPE_CHECKING:
@@ -79,10 +79,22 @@ def _lack(solved: Solved, number: int) -> tuple[int, str]:
             f"{format_gib(max(0, room))} left after headroom beside the others"
         )
         if short == 0:
-            words += f"; the room is there, but not the company: {_company(solved, number)}"
+            words += f"; the room is there, but not {_hindrance(solved, loads, candidate)}"
         if best is None or short < best[0]:
             best = (short, words)
     return best or (0, "no candidate")
+
+
+def _hindrance(solved: Solved, loads: Loads, candidate: Candidate) -> str:
+    """What keeps it off cards that have room for good: its load peak, or wishes."""
+    roomy = [
+        card
+        for card, where in enumerate(solved.problem.cards)
+        if solved.problem.allows(candidate, where) and candidate.claim_bytes <= loads.free_bytes(card)
+    ]
+    if not any(loads.may_load(candidate, card) for card in roomy):
+        return f"while it loads, when it takes {format_gib(candidate.load_peak_bytes)}"
+    return f"the company: {_company(solved, candidate.request)}"
 
 
 def _company(solved: Solved, number: int) -> str:
@@ -96,6 +108,8 @@ def _company(solved: Solved, number: int) -> str:
     wishes += [f"apart from {models[other].name}" for pair in pairs for other in sorted(pair)]
     if request.pin_gpus:
         wishes.append(f"pinned to {', '.join(map(str, request.pin_gpus))}")
+    wishes += [f"{offer.time_slices} processes on each {offer.gpu.name}"
+               for offer in solved.fleet.gpus if offer.time_slices is not None]  # fmt: skip
     if request.min_replicas > 1:
         wishes.append("no card takes two replicas of one model")
     return "; ".join(wishes) or "no card takes two replicas of one model"

@@ -61,6 +61,7 @@ class PackingModel:
         self._add_ranks()
         self._add_memory()
         self._add_loading()
+        self._add_processes()
         self._add_wishes()
         if problem.contention:
             self._add_contention()
@@ -140,6 +141,15 @@ class PackingModel:
                         if each.overshoot_bytes >= way.overshoot_bytes]  # fmt: skip
                 peak = way.overshoot_bytes * _BYTES_SCALE * here
                 self._highs.addConstr(self._sum(held) + peak <= where.load_bytes * _BYTES_SCALE)
+
+    def _add_processes(self) -> None:
+        """No more than a card that is handed out in slices has places for."""
+        for card, where in enumerate(self._problem.cards):
+            ways = [(self._problem.candidates[one][number], self._place[one, number, card])
+                    for one, number in self._on_card[card]]  # fmt: skip
+            if sum(way.processes for way, _ in ways) > where.most_processes:
+                present = self._sum([float(way.processes) * place for way, place in ways])
+                self._highs.addConstr(present <= where.most_processes)
 
     def _presence(self, request: int, card: int) -> Any:
         """1 when the model has a rank on that card, or None when it never can."""

@@ -36,7 +36,7 @@ class PatternArrays:
         group, option, apart = [0], [0], [0]
         seats: list[int] = []
         claims: list[int] = []
-        options: list[tuple[int, float, float, int, int]] = []
+        options: list[tuple[int, float, float, int, int, int]] = []
         others: list[int] = []
         alone = [bool(models > 1 and against[request] == everyone) for request in places]
         for request, mine in places.items():
@@ -54,9 +54,10 @@ class PatternArrays:
             np.array(group, whole), np.array(seats, whole), np.array(claims, whole), np.array(option, whole),
             np.array([each[0] for each in options], whole), np.array([each[1] for each in options], np.float64),
             np.array([each[2] for each in options], np.float64), np.array([each[3] for each in options], whole),
-            np.array(apart, whole), np.array(others, whole), np.array(alone, np.bool_),
+            np.array([each[4] for each in options], whole), np.array(apart, whole), np.array(others, whole),
+            np.array(alone, np.bool_),
         )  # fmt: skip
-        self._seats, self._options = seats, [each[4] for each in options]
+        self._seats, self._options = seats, [each[5] for each in options]
 
     def search(
         self,
@@ -71,12 +72,13 @@ class PatternArrays:
         limit: int,
         every: bool,
         tight: bool,
+        most: int,
     ) -> tuple[list[Chosen], float, int, bool]:
         """(what `PatternSearch` would choose, most, nodes, complete)."""  # fmt: skip
         import numpy as np
 
         places, options, ends, most, nodes, complete = core(
-            *self._given, np.asarray(values, np.float64), least, room, load, unit, floor, limit, every, tight
+            *self._given, np.asarray(values, np.float64), least, room, load, unit, floor, limit, every, tight, most
         )
         seats = [(self._seats[one], self._options[other]) for one, other in zip(places, options, strict=True)]
         chosen, start = [], 0

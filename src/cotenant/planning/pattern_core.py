@@ -24,6 +24,7 @@ def search(
     option_busy: Any,
     option_patience: Any,
     option_overshoot: Any,
+    option_processes: Any,
     apart_start: Any,
     apart: Any,
     alone: Any,
@@ -36,6 +37,7 @@ def search(
     limit: int,
     every: bool,
     tight: bool,
+    processes: int,
 ) -> Any:
     """(places and options of the patterns found, one after the other; where each ends; most; nodes; complete).
 
@@ -45,9 +47,10 @@ def search(
     order, first, last, places = _ordered(group_start, place_seat, place_claim, values, least)
     count = len(order)
     bounds = _bounds(order, first, last, places, place_seat, place_claim, values, room, unit)
-    frames = np.zeros((8, count + 2), np.int64)  # what each depth has come to
+    frames = np.zeros((9, count + 2), np.int64)  # what each depth has come to
     at_index, at_place, at_option, rooms = frames[0], frames[1], frames[2], frames[3]
     chosen_place, chosen_option, claims, overshoots = frames[4], frames[5], frames[6], frames[7]
+    free = frames[8]  # places for processes
     figures = np.zeros((3, count + 2), np.float64)
     worths, busies, caps = figures[0], figures[1], figures[2]
     blocked = np.zeros(len(alone), np.int64)
@@ -59,7 +62,7 @@ def search(
     )
     used = patterns = nodes = 0
     depth = 0
-    rooms[0], caps[0] = room, np.inf
+    rooms[0], caps[0], free[0] = room, np.inf, processes
     entering = True
     while depth >= 0:
         if entering:
@@ -110,6 +113,7 @@ def search(
                     both = min(cap, option_patience[option])
                     if (
                         claim <= left
+                        and option_processes[option] <= free[depth]
                         and busy + option_busy[option] <= both + _EPSILON
                         and value + worth + bounds[index + 1, (left - claim) // unit] >= floor
                         and (
@@ -139,6 +143,7 @@ def search(
             depth += 1
             at_index[depth] = index + 1
             rooms[depth] = left - option_claim[option]
+            free[depth] = free[depth - 1] - option_processes[option]
             worths[depth] = value + values[place_seat[here]]
             busies[depth] = busy + option_busy[option]
             caps[depth] = min(cap, option_patience[option])

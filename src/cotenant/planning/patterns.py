@@ -1,8 +1,8 @@
 """Which patterns of one site are worth more than a threshold: exact depth-first search under a knapsack bound.
 
     maximise    sum over the pattern's seats of value[seat]
-    subject to  claims within the room, load peaks within the card (`loading`); at most one seat a model; apart,
-                alone; contention within each slack
+    subject to  claims within the room, load peaks within the card (`loading`); no more processes than the card has
+                places for; at most one seat a model; apart, alone; contention within each slack
 
 The bound at depth j is the optimum of the plain multiple-choice knapsack over models from j on in what is left,
 with claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
@@ -28,8 +28,8 @@ _EPSILON = 1e-9
 _COMPILE_FROM = 24  # models at a site: fewer are found before a compiler is loaded
 
 Keep = Literal["smallest", "best", "all"]
-Option = tuple[int, float, float, int, int]
-"""(claim_bytes, busy, busy + slack, overshoot_bytes, option)"""
+Option = tuple[int, float, float, int, int, int]
+"""(claim_bytes, busy, busy + slack, overshoot_bytes, processes, option)"""
 Chosen = tuple[tuple[int, int], ...]
 """(seat, option) of a pattern"""
 Places = tuple[int, int, tuple[Option, ...]]
@@ -83,7 +83,7 @@ class PatternSearch:
             one = self._problem.candidates[seat.request][option]
             if one.claim_bytes <= self._room and self._sites[self._site].holds(one):
                 busy, patience = (one.busy, one.busy + one.slack) if self._problem.contention else (0.0, inf)
-                yield one.claim_bytes, busy, patience, one.overshoot_bytes, option
+                yield one.claim_bytes, busy, patience, one.overshoot_bytes, one.processes, option
 
     def best(self, values: Sequence[float], floor: float, *, limit: int) -> Found:
         """The patterns that raised the best value above `floor`, the best last."""
@@ -138,12 +138,15 @@ class PatternSearch:
         groups = self._groups(values, -1.0 if every else _EPSILON)
         bounds = self._bounds(groups)
         unit, count, tight, most_loaded = self._unit, len(groups), self._tight, self._load
+        most_processes = self._sites[self._site].most_processes
         found: list[Chosen] = []
         claims: list[int] = []  # of those chosen
         overs: list[int] = []
         nodes = 0
 
-        def visit(start: int, room: int, value: float, busy: float, cap: float, mask: int, chosen: Chosen) -> None:
+        def visit(
+            start: int, room: int, value: float, busy: float, cap: float, left: int, mask: int, chosen: Chosen
+        ) -> None:
             nonlocal floor, nodes
             nodes += 1
             if value >= floor and chosen:
@@ -161,9 +164,9 @@ class PatternSearch:
                 for worth, claim, seat, options in seats:
                     if claim > room or value + worth + following[(room - claim) // unit] < floor:
                         continue
-                    for claim, work, patience, over, option in options:
+                    for claim, work, patience, over, processes, option in options:
                         both = min(cap, patience)
-                        if claim > room or busy + work > both + _EPSILON:
+                        if claim > room or processes > left or busy + work > both + _EPSILON:
                             continue
                         if value + worth + following[(room - claim) // unit] < floor:
                             continue
@@ -172,13 +175,13 @@ class PatternSearch:
                         claims.append(claim)
                         overs.append(over)
                         visit(
-                            index + 1, room - claim, value + worth, busy + work, both, mask | bit,
-                            (*chosen, (seat, option)),
+                            index + 1, room - claim, value + worth, busy + work, both, left - processes,
+                            mask | bit, (*chosen, (seat, option)),
                         )  # fmt: skip
                         claims.pop()
                         overs.pop()
 
-        visit(0, self._room, 0.0, 0.0, inf, 0, ())
+        visit(0, self._room, 0.0, 0.0, inf, most_processes, 0, ())
         complete = nodes <= limit
         most = floor if complete else bounds[0][-1]
         return Found(tuple(map(self._pattern, found)), most, nodes, complete)
@@ -189,7 +192,7 @@ class PatternSearch:
             self._arrays = PatternArrays(self._places, self._against, len(self._problem.names))
         chosen, most, nodes, complete = self._arrays.search(
             core, values, least=-1.0 if every else _EPSILON, room=self._room, load=self._load, unit=self._unit,
-            floor=floor, limit=limit, every=every, tight=self._tight,
+            floor=floor, limit=limit, every=every, tight=self._tight, most=self._sites[self._site].most_processes,
         )  # fmt: skip
         return Found(tuple(map(self._pattern, chosen)), most, nodes, complete)
 

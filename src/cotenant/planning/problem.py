@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cotenant.domain.estimate import Estimate
     from cotenant.domain.plan import Turns
 
+MOST_PROCESSES = 1_000_000  # on a card that is not handed out in slices: as many as its memory holds
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -55,6 +57,11 @@ class Candidate:
         return self.tensor_parallel_size * self.replicas
 
     @property
+    def processes(self) -> int:
+        """Engines on each of its cards: one, or one for each that takes turns."""
+        return max(1, len(self.members))
+
+    @property
     def overshoot_bytes(self) -> int:
         """What a rank takes beyond its claim while it loads."""
         return max(0, self.load_peak_bytes - self.claim_bytes)
@@ -93,6 +100,7 @@ class Card:
     used_bytes: int
     room_bytes: int
     price_per_hour: float | None
+    most_processes: int = MOST_PROCESSES
 
     @property
     def load_bytes(self) -> int:
@@ -140,7 +148,7 @@ class Problem:
     def holds(self, candidate: Candidate, card: Card) -> bool:
         """The same, and one rank fits there alone, also while it loads."""
         fits = candidate.claim_bytes <= card.room_bytes and candidate.load_peak_bytes <= card.load_bytes
-        return fits and self.allows(candidate, card)
+        return fits and candidate.processes <= card.most_processes and self.allows(candidate, card)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +240,9 @@ class Loads:
         if candidate.claim_bytes > self.free_bytes(card):
             return False
         company = self.on(card)
+        present = sum(one.processes for one in company)
+        if present + candidate.processes > self._problem.cards[card].most_processes:
+            return False
         if not company:
             return True
         if not self.may_load(candidate, card):

@@ -21,13 +21,15 @@ class Site:
     room_bytes: int
     capacity_bytes: int
     load_bytes: int
+    most_processes: int
     weight: float
     barred: frozenset[int]
     cards: tuple[int, ...]
 
     def holds(self, candidate: Candidate) -> bool:
         """Whether one rank of it fits alone, also while it loads."""
-        return candidate.claim_bytes <= self.room_bytes and candidate.load_peak_bytes <= self.load_bytes
+        fits = candidate.claim_bytes <= self.room_bytes and candidate.load_peak_bytes <= self.load_bytes
+        return fits and candidate.processes <= self.most_processes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,12 @@ class Seat:
 
 def sites_of(problem: Problem) -> tuple[Site, ...]:
     """The sites in order of their first card."""
-    groups: dict[tuple[int, int, int, int, float, frozenset[int]], list[int]] = defaultdict(list)
+    groups: dict[tuple[int, int, int, int, int, float, frozenset[int]], list[int]] = defaultdict(list)
     for number, card in enumerate(problem.cards):
         barred = frozenset(request for request, pins in problem.pins.items() if card.pool_index not in pins)
         key = (
-            card.offer, card.room_bytes, card.capacity_bytes, card.load_bytes, problem.weight(card), barred
+            card.offer, card.room_bytes, card.capacity_bytes, card.load_bytes, card.most_processes,
+            problem.weight(card), barred,
         )  # fmt: skip
         groups[key].append(number)
     return tuple(Site(*key, tuple(cards)) for key, cards in groups.items())

@@ -55,7 +55,7 @@ def plan_solved(solved: Solved, *, priced: bool = False, progress: Progress = la
 def _usual(solved: Solved, cards: int, cost: float | None) -> Naive | None:
     """What the usual sizing takes; nothing to compare with where models have no place, or on slices of cards."""
     fleet = solved.asked or solved.fleet
-    if not solved.feasible or any(offer.slice_of is not None for offer in fleet.gpus):
+    if not solved.feasible or any(offer.is_cut for offer in fleet.gpus):
         return None
     return usual_sizing(fleet, cards=cards, cost_per_hour=cost)
 

@@ -51,6 +51,9 @@ def wishes_of(fleet: Fleet) -> tuple[Wish, ...]:
     for number, offer in enumerate(fleet.gpus):
         if offer.used_bytes:
             found.append(Wish(f"what others hold of {offer.gpu.name}", _on_offer(number, used_bytes=0)))
+        if offer.time_slices is not None:
+            words = f"{offer.time_slices} slices of the time of each {offer.gpu.name}"
+            found.append(Wish(words, _on_offer(number, time_slices=None)))
         if offer.count is None and offer.maximum is not None:
             words = f"at most {offer.maximum} x {offer.gpu.name}"
             found.append(Wish(words, _on_offer(number, maximum=None)))

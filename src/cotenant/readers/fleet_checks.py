@@ -101,6 +101,7 @@ def offers(
                 host_memory_bytes=entry.node.host_memory,
                 used_bytes=entry.used,
                 slice_of=whole,
+                time_slices=entry.time_slices,
             )
         )
     return found

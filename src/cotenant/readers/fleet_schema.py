@@ -128,6 +128,7 @@ class GpuEntry(Entry):
     used: Annotated[Bytes, Field(json_schema_extra={"default": "0GiB"})] = 0
     price: Price | None = None
     mig: bool | Annotated[str, Field(pattern=r"^[1-7]g\.[0-9]{1,3}gb$")] = False
+    time_slices: Annotated[int, Field(ge=2, le=64)] | None = None
 
 
 def _histogram(value: object) -> tuple[tuple[int, float], ...]:
