@@ -121,6 +121,7 @@ def estimate(
     kv_overflow: str = "1%",
     options: Mapping[str, Any] | None = None,
     calibration: bool = True,
+    aiconfigurator: bool = True,
 ) -> Estimate:
     """What one replica takes of `gpu`, term by term, and whether it fits.
 
@@ -133,7 +134,8 @@ def estimate(
     ``{ctx_size: 32768, parallel: 4}``, ``{num_ctx: 8192, OLLAMA_NUM_PARALLEL: 4}``. `speculative_config` is
     vLLM's: ``{method: mtp, num_speculative_tokens: 2}``, ``{model: OWNER/DRAFT, num_speculative_tokens: 3}``.
     Terms follow what was measured of that engine, version, card and model family (`verify`, `explain --save`),
-    unless `calibration` is false. Raises InputErrors and its kin for anything that cannot be used.
+    unless `calibration` is false; step times are combined with AIConfigurator's where it is installed, unless
+    `aiconfigurator` is false. Raises InputErrors and its kin for anything that cannot be used.
     """
     from dataclasses import replace
 
@@ -192,7 +194,7 @@ def estimate(
         quantization=quantization,
         model=loaded,
     )
-    return _calibrated(lambda: answer(question), calibration)
+    return _calibrated(lambda: answer(question), calibration, aiconfigurator)
 
 
 def plan(
@@ -204,6 +206,7 @@ def plan(
     previous: PlanSource | None = None,
     time_limit: str | None = None,
     calibration: bool = True,
+    aiconfigurator: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Plan:
     """Who runs where, in what precision, with which flags: placed, checked, with its cost, bound and gap.
@@ -214,6 +217,7 @@ def plan(
     `migration` says what stays, what moves and in which order. With `why` each wish is dropped once to see what it
     costs (`relaxations`). After `time_limit` (``10s``) the best plan known by then is taken; `deterministic` is
     then false, since another machine may know another. Estimates follow what was measured, unless `calibration` is
+    false, and step times are combined with AIConfigurator's where it is installed, unless `aiconfigurator` is
     false. `progress` is told what is being done. Where nothing fits
     the nearest plan comes back, with `feasible` false and what each model without a place lacks.
     """
@@ -229,21 +233,22 @@ def plan(
         if previous is not None:
             return plan_change(question, _running(previous, replay), progress=tell)
         if time_limit is not None:
-            return _planned_within(question, time_limit, tell)
+            return _planned_within(question, time_limit, tell, (calibration, aiconfigurator))
         if not replay:
             return plan_fleet(question, priced=why, progress=tell)
         return keep_promises(question, _replayer(question, seed, tell), progress=tell)
 
-    return _calibrated(made, calibration)
+    return _calibrated(made, calibration, aiconfigurator)
 
 
-def _calibrated(make: Callable[[], Answer], wanted: bool) -> Answer:
-    """What `make` gives with the user's own measurements in force, and a word on those that it used."""
+def _calibrated(make: Callable[[], Answer], calibration: bool, aiconfigurator: bool) -> Answer:
+    """What `make` gives with all that is known in force, and a word on the measurements that it used."""
     from dataclasses import replace
 
-    from cotenant.edge.calibrations import in_force, notes_of, version_of
+    from cotenant.edge.calibrations import notes_of, version_of
+    from cotenant.edge.known import known
 
-    with in_force(wanted) as held:
+    with known(calibration, aiconfigurator) as held:
         found = make()
     version = version_of(held)
     if version is None:
@@ -251,11 +256,12 @@ def _calibrated(make: Callable[[], Answer], wanted: bool) -> Answer:
     return replace(found, calibration=version, warnings=(*found.warnings, *notes_of(held)))
 
 
-def _planned_within(fleet: Fleet, time_limit: str, tell: Callable[[str], None]) -> Plan:
+def _planned_within(fleet: Fleet, time_limit: str, tell: Callable[[str], None], wanted: tuple[bool, bool]) -> Plan:
     from dataclasses import replace
     from functools import partial
 
     from cotenant.edge.deadline import within
+    from cotenant.edge.known import with_known
     from cotenant.errors import InputError
     from cotenant.planning.hurried import hurried_plan
     from cotenant.planning.solve import plan_fleet
@@ -265,7 +271,7 @@ def _planned_within(fleet: Fleet, time_limit: str, tell: Callable[[str], None]) 
     if seconds <= 0:
         raise InputError("a time limit above zero is needed", hint="10s")
     tell(f"packing, for {time_limit} at most")
-    found = within(seconds, partial(plan_fleet, fleet))
+    found = within(seconds, partial(with_known, *wanted, plan_fleet, fleet))
     return hurried_plan(fleet, tell) if found is None else replace(found, deterministic=False)
 
 
@@ -275,21 +281,26 @@ def what_if(
     *,
     points: int = 8,
     workers: int | None = None,
+    calibration: bool = True,
+    aiconfigurator: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Sweep, tuple[WhatIfPoint, ...]]:
     """The fleet planned again with more or less of something: ``traffic=0.5..4``, ``slo=0.5..2``,
     ``price:L4=0.8..1.5``, at `points` equal ratios, each in a process of its own (`workers` at once).
+    `calibration` and `aiconfigurator` are as in `plan`.
     """
     from functools import partial
 
     from cotenant.edge.apart import each_apart
+    from cotenant.edge.known import with_known
     from cotenant.planning.what_if import point, read_sweep
 
     tell = progress or (lambda _: None)
     question = load_fleet(fleet)
     asked = read_sweep(sweep, question, points=points)
+    function = partial(with_known, calibration, aiconfigurator, point, question, asked)
     found = []
-    for one in each_apart(partial(point, question, asked), asked.factors, workers=workers):
+    for one in each_apart(function, asked.factors, workers=workers):
         found.append(one)
         tell(f"{len(found)} of {len(asked.factors)} planned")
     return asked, tuple(found)
@@ -312,19 +323,23 @@ def compare_plans(
     strategies: Sequence[str] = ("naive", "greedy", "optimal"),
     *,
     seed: int = 0,
+    calibration: bool = True,
+    aiconfigurator: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Contender, ...]:
     """Ways to place one fleet side by side: cards, cost, headroom, and what each attains when its traffic is
     replayed. ``naive``: each model alone, 16 bits, full context x 16 slots; ``greedy``: largest first, where it
     costs least; ``optimal``: as `plan`; ``promised``: as `plan` with `replay`; ``elastic``, ``spatial``: the
     optimal plan if engines lent each other KV cache, and multiprocessors too (simulated only: no engine is driven
-    so).
+    so). `calibration` and `aiconfigurator` are as in `plan`.
     """
+    from cotenant.edge.known import known
     from cotenant.planning.compare import compare
 
     tell = progress or (lambda _: None)
     question = load_fleet(fleet)
-    return compare(question, strategies, _replayer(question, seed, tell), progress=tell)
+    with known(calibration, aiconfigurator):
+        return compare(question, strategies, _replayer(question, seed, tell), progress=tell)
 
 
 def _replayer(fleet: Fleet, seed: int, tell: Callable[[str], None]) -> Replayer:
@@ -356,6 +371,7 @@ def simulate(
     patience: str = "10s",
     conditions: Conditions | None = None,
     calibration: bool = True,
+    aiconfigurator: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Replay:
     """The plan of `fleet` replayed token by token against its traffic, the same for the same `seed`.
@@ -369,12 +385,14 @@ def simulate(
     and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
     `patience`. `conditions` (`cotenant.simulation.conditions.conditions_of`): clients that leave, replicas that
     fail, how long a model stays awake, who takes a request, who gives way. Step times follow what was measured,
-    unless `calibration` is false. Raises InputErrors and its kin for bad input; a model without a place has all
+    unless `calibration` is false, and are combined with AIConfigurator's where it is installed, unless
+    `aiconfigurator` is false. Raises InputErrors and its kin for bad input; a model without a place has all
     its requests unfinished.
     """
     (found,) = simulate_many(
         fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, arrivals=arrivals,
-        patience=patience, conditions=conditions, workers=1, calibration=calibration, progress=progress,
+        patience=patience, conditions=conditions, workers=1, calibration=calibration,
+        aiconfigurator=aiconfigurator, progress=progress,
     )  # fmt: skip
     return found
 
@@ -392,6 +410,7 @@ def simulate_many(
     workers: int | None = None,
     ray: str | None = None,
     calibration: bool = True,
+    aiconfigurator: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Replay, ...]:
     """Every policy with every seed (`simulate` says what they are): policies in order, seeds within them.
@@ -401,7 +420,8 @@ def simulate_many(
     from dataclasses import replace
 
     from cotenant.domain.conditions import USUAL
-    from cotenant.edge.calibrations import in_force, notes_of, version_of
+    from cotenant.edge.calibrations import notes_of, version_of
+    from cotenant.edge.known import known
     from cotenant.edge.plans import plan_and_fleet
     from cotenant.edge.simulations import Run, prepare, replays, with_arrivals
     from cotenant.errors import InputError
@@ -420,7 +440,7 @@ def simulate_many(
     how = arrivals_from(arrivals)
     found, question = plan_and_fleet(fleet) or (None, load_fleet(fleet))  # type: ignore[arg-type]
     question = with_arrivals(question, how)
-    with in_force(calibration) as held:
+    with known(calibration, aiconfigurator) as held:
         kinds = {
             apart: prepare(question, found, traces, apart=apart, progress=tell)
             for apart in dict.fromkeys(policy not in TOGETHER for policy in policies)

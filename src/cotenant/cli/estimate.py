@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cotenant.cli.completions import complete_engines, complete_formats, complete_gpus, complete_models
-from cotenant.cli.output import DOES_NOT_FIT, FITS, calibration_option, console, emit, json_option, reports_errors
+from cotenant.cli.output import (
+    DOES_NOT_FIT,
+    FITS,
+    aiconfigurator_option,
+    calibration_option,
+    console,
+    emit,
+    json_option,
+    reports_errors,
+)
 from cotenant.cli.own_options import taken_own_options, with_own_options
 from cotenant.cli.progress import waiting
 from cotenant.cli.sections import SectionedCommand, option
@@ -75,9 +84,10 @@ def _with_lengths(function: Any) -> Any:
 @option(_SLO, "--tpot", metavar="TIME", help="Time per output token, such as 80ms.")
 @option(_SLO, "--percentile", type=float, default=95.0, show_default=True, help="Of requests that must hold them.")
 @calibration_option
+@aiconfigurator_option
 @json_option
 @reports_errors
-def command(model: str, gpu: str, as_json: bool, calibration: bool, **options: Any) -> int:
+def command(model: str, gpu: str, as_json: bool, calibration: bool, aiconfigurator: bool, **options: Any) -> int:
     """What one replica of MODEL takes of a GPU: weights, KV cache, activations and runtime, and whether it fits.
 
     MODEL is a name of the catalogue, a hub id, a folder, a config.json, a .safetensors or a .gguf file. Without
@@ -90,7 +100,7 @@ def command(model: str, gpu: str, as_json: bool, calibration: bool, **options: A
     given = {name: value for name, value in _words(options).items() if value is not None}
     given |= {"options": own} if own else {}
     with waiting(f"Reading {model}"):
-        estimate = api.estimate(model, gpu=gpu, calibration=calibration, **given)
+        estimate = api.estimate(model, gpu=gpu, calibration=calibration, aiconfigurator=aiconfigurator, **given)
     if as_json:
         from cotenant.catalogue import VERSION
         from cotenant.readers.input_hash import input_hash

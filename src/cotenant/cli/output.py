@@ -38,6 +38,14 @@ def calibration_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)  # fmt: skip
 
 
+def aiconfigurator_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--no-aiconfigurator`: step times as our roofline alone gives them."""
+    return click.option(
+        "--no-aiconfigurator", "aiconfigurator", is_flag=True, flag_value=False, default=True,
+        help="Leave out AIConfigurator's step times, where it is installed.",
+    )(function)  # fmt: skip
+
+
 def reports_errors(function: Callable[P, int | None]) -> Callable[P, None]:
     """Turn a command that returns its exit status into one that also reports refusals as the contract says."""
 

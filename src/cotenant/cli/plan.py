@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from cotenant.cli.output import (
     DOES_NOT_FIT,
     FITS,
+    aiconfigurator_option,
     calibration_option,
     console,
     emit,
@@ -52,6 +54,7 @@ from cotenant.cli.output import (
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the answer of --what-if there."
 )
 @calibration_option
+@aiconfigurator_option
 @json_option
 @reports_errors
 def command(
@@ -69,6 +72,7 @@ def command(
     points: int,
     html: Path | None,
     calibration: bool,
+    aiconfigurator: bool,
     as_json: bool,
 ) -> int:
     """Place the models of FLEET (a YAML or JSON file, see docs/fleet-file.md) on its GPUs.
@@ -97,12 +101,13 @@ def command(
         raise click.UsageError("--html draws --what-if")
     if time_limit is not None and any(chosen.values()):
         raise click.UsageError("--time-limit goes with a plan alone")
+    known = {"calibration": calibration, "aiconfigurator": aiconfigurator}
     if listed:
-        return _listed(fleet, output, as_json)
+        return _listed(fleet, known, output, as_json)
     if sweep is not None:
-        return _swept(fleet, sweep, points, output, html, as_json)
+        return _swept(fleet, sweep, points, known, output, html, as_json)
     if compare is not None:
-        return _compared(fleet, compare, seed, output, as_json)
+        return _compared(fleet, compare, seed, known, output, as_json)
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.document import plan_document
@@ -110,7 +115,7 @@ def command(
     with progress() as report:
         plan = api.plan(
             fleet, replay=replay, why=priced, seed=seed, previous=previous, time_limit=time_limit,
-            calibration=calibration, progress=report,
+            progress=report, **known,
         )  # fmt: skip
     _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:
@@ -122,7 +127,9 @@ def command(
     return FITS if plan.feasible and plan.promises_held is not False else DOES_NOT_FIT
 
 
-def _compared(fleet: str, strategies: str, seed: int, output: Path | None, as_json: bool) -> int:
+def _compared(
+    fleet: str, strategies: str, seed: int, known: Mapping[str, bool], output: Path | None, as_json: bool
+) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.contenders import contenders_document, print_contenders
@@ -130,7 +137,7 @@ def _compared(fleet: str, strategies: str, seed: int, output: Path | None, as_js
     with progress() as report:
         question = api.load_fleet(fleet)
         words = [word.strip() for word in strategies.split(",")]
-        found = api.compare_plans(question, words, seed=seed, progress=report)
+        found = api.compare_plans(question, words, seed=seed, progress=report, **known)
     _written(document := contenders_document(found, catalogue=VERSION, input_hash=question.input_hash), output)
     if as_json:
         emit(document)
@@ -139,14 +146,16 @@ def _compared(fleet: str, strategies: str, seed: int, output: Path | None, as_js
     return FITS if any(not one.unplaced for one in found) else DOES_NOT_FIT
 
 
-def _listed(fleet: str, output: Path | None, as_json: bool) -> int:
+def _listed(fleet: str, wanted: Mapping[str, bool], output: Path | None, as_json: bool) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
+    from cotenant.edge.known import known
     from cotenant.planning.listed import ways_listed
     from cotenant.report.candidates import print_ways, ways_document
 
     question = api.load_fleet(fleet)
-    ways = ways_listed(question)
+    with known(**wanted):
+        ways = ways_listed(question)
     _written(document := ways_document(ways, catalogue=VERSION, input_hash=question.input_hash), output)
     if as_json:
         emit(document)
@@ -155,14 +164,22 @@ def _listed(fleet: str, output: Path | None, as_json: bool) -> int:
     return FITS if {one.model for one in ways if one.offered} == {one.model for one in ways} else DOES_NOT_FIT
 
 
-def _swept(fleet: str, sweep: str, points: int, output: Path | None, html: Path | None, as_json: bool) -> int:
+def _swept(
+    fleet: str,
+    sweep: str,
+    points: int,
+    known: Mapping[str, bool],
+    output: Path | None,
+    html: Path | None,
+    as_json: bool,
+) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.what_if import print_what_if, what_if_document, what_if_html
 
     with progress() as report:
         question = api.load_fleet(fleet)
-        asked, found = api.what_if(question, sweep, points=points, progress=report)
+        asked, found = api.what_if(question, sweep, points=points, progress=report, **known)
     _written(document := what_if_document(asked, found, catalogue=VERSION, input_hash=question.input_hash), output)
     if html is not None:
         from cotenant.edge.store import write_atomic

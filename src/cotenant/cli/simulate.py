@@ -10,6 +10,7 @@ import click
 from cotenant.cli.output import (
     DOES_NOT_FIT,
     FITS,
+    aiconfigurator_option,
     calibration_option,
     console,
     emit,
@@ -92,6 +93,7 @@ _NAMED = (
 )
 @click.option("--ray", metavar="ADDRESS", help="Replay on this Ray cluster instead (auto: the one around).")
 @calibration_option
+@aiconfigurator_option
 @json_option
 @reports_errors
 def command(
@@ -113,6 +115,7 @@ def command(
     workers: int | None,
     ray: str | None,
     calibration: bool,
+    aiconfigurator: bool,
     as_json: bool,
 ) -> int:
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
@@ -129,7 +132,7 @@ def command(
         found = api.simulate_many(
             fleet, policies=policies, seeds=range(seed, seed + seeds), traces=traces, duration=duration,
             arrivals=arrivals, patience=patience, conditions=conditions, workers=workers, ray=ray,
-            calibration=calibration, progress=report,
+            calibration=calibration, aiconfigurator=aiconfigurator, progress=report,
         )  # fmt: skip
     firsts = found[::seeds]
     if html is not None:

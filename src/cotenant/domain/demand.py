@@ -22,6 +22,7 @@ class Demand:
     `percentile` as (low, value, high) of the 90 % interval; `slo_held` compares their values.
     `busy` is the share 0..1 of time in which anything is in service; `slack` how much slower the replica may
     run and still hold its SLO (0.5 = half as slow again; negative: not held; infinite without an SLO).
+    `times_from` says where step times come from, source by source.
     """
 
     max_model_len: int
@@ -43,6 +44,7 @@ class Demand:
     slack: float = inf
     kv_by_adapter: Mapping[str, int] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    times_from: str = ""
 
     @property
     def kv_pool_bytes(self) -> int:

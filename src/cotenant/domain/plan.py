@@ -65,6 +65,7 @@ class ReplicaPlan:
     tpot_s: tuple[float, float, float] | None = None
     quantization_flag: str = ""  # what the engine must be told of it; "" where the checkpoint says so itself
     also_serves: tuple[str, ...] = ()  # other models of the fleet that this process serves, by their names
+    times_from: str = ""  # where its step times come from, source by source
 
     @property
     def command_line(self) -> str:

@@ -118,6 +118,7 @@ class ReplicaReplay:
     kv_high_water: float
     preemptions: int
     wakes: int | None = None  # how often it was woken; None where nobody sleeps
+    times_from: str = ""  # where its step times come from, source by source
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
+from cotenant.domain.model import ModelSpec
+
 
 class Times(Hashable, Protocol):
     """Anything that times a step: the exact roofline or the straight lines below."""
@@ -23,6 +25,11 @@ class Times(Hashable, Protocol):
     @property
     def high(self) -> float:
         """The upper end of the 90 % interval, as a factor on any time."""
+        ...
+
+    @property
+    def why(self) -> str:
+        """Where the times come from, source by source."""
         ...
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
@@ -83,6 +90,11 @@ class Scaled:
     high: float = 1.0
 
     @property
+    def why(self) -> str:
+        """Where the times come from."""
+        return self.times.why
+
+    @property
     def first_token_s(self) -> float:
         """What a first token costs besides its prefill."""
         return self.factor * self.times.first_token_s
@@ -94,3 +106,34 @@ class Scaled:
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:
         """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
         return self.factor * self.times.prefill_s(tokens, squares)
+
+
+@dataclass(frozen=True, slots=True)
+class StepQuestion:
+    """Whose steps: `format` is the served format's name, "" the model's own dtype. `ranks` are tensor parallel."""
+
+    model: ModelSpec
+    gpu: str
+    engine: str
+    format: str
+    ranks: int
+    kv_cache_dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherTimes:
+    """What another source says of single steps. `source` names it with its version; `error` is the median of
+    |its time / measured - 1| as published.
+
+    `decode`: (sequences, tokens that each holds, seconds); `prefill`: (tokens of one prompt, seconds).
+    """
+
+    source: str
+    error: float
+    decode: tuple[tuple[int, int, float], ...]
+    prefill: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        times = [each[-1] for each in (*self.decode, *self.prefill)]
+        if not self.decode or not self.prefill or not all(0 < seconds < 1e6 for seconds in times):
+            raise ValueError("a decode step and a prefill at least are needed, each above zero")

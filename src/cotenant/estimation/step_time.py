@@ -9,13 +9,14 @@ from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
 from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
-from cotenant.domain.step_time import StepTimes, Times
+from cotenant.domain.step_time import StepQuestion, StepTimes, Times
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.anchor import anchored
 from cotenant.estimation.calibrated import profile_for
 from cotenant.estimation.elements import cached_bytes, element_bytes, stored_bytes
 from cotenant.estimation.roofline import CacheRead, Roofline
+from cotenant.estimation.second_source import combined, second_source_in_force
 from cotenant.estimation.step_constants import FITTED, Fitted
 
 _IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and sees no image
@@ -40,8 +41,9 @@ def roofline(
 
     `format` None is the model's own precision; `kernel` is what the engine multiplies it with on this card.
     `version` says how old an engine's overhead is, where that was measured (vLLM); the interval covers the rest.
-    `fitted` are other constants than the package's. Raises UnsupportedError where the card's peak in that
-    precision is unknown.
+    `fitted` are other constants than the package's. A measurement in force anchors it; without one, a second
+    source that is asked (`second_source`) is combined with it. Raises UnsupportedError where the card's peak in
+    that precision is unknown.
     """
     ranks = tensor_parallel_size
     dense, expert = _weight_bytes(model, format)
@@ -78,7 +80,12 @@ def roofline(
     )
 
     measured = None if version is None else profile_for(engine, str(version), gpu.name, model.family)
-    return exact if measured is None else anchored(exact, measured)
+    if measured is not None:  # nobody knows better than who measured
+        return anchored(exact, measured)
+    asked = second_source_in_force()
+    name = format.name if format is not None else ""
+    other = asked and asked(StepQuestion(model, gpu.name, engine, name, ranks, kv_cache_dtype))
+    return combined(exact, other) if other else exact
 
 
 def step_times(

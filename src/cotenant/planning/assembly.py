@@ -167,6 +167,7 @@ def _replica(
         tpot_s=demand.tpot_s,
         quantization_flag=told,
         also_serves=request.also_serves,
+        times_from=demand.times_from,
     )
 
 

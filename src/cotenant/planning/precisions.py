@@ -15,6 +15,7 @@ from cotenant.estimation.calibrated import profiles_in_force
 from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.precision import candidates as able_rows
 from cotenant.estimation.precision import decide
+from cotenant.estimation.second_source import second_source_in_force
 from cotenant.estimation.served_format import served_format
 from cotenant.planning.served import Served
 
@@ -42,7 +43,8 @@ def precisions_of(request: ModelRequest, gpu: GpuSpec) -> Precisions:
         request.model_id, request.engine, request.task, request.max_loss_percent, request.formats,
         request.kv_cache_dtypes, tuple(request.checkpoints.items()), _slots(request), request.speculation,
     )  # fmt: skip
-    return _KNOWN.get((request.model, gpu, profiles_in_force()), key, lambda: _precisions(request, gpu))
+    in_force = (profiles_in_force(), second_source_in_force())
+    return _KNOWN.get((request.model, gpu, *in_force), key, lambda: _precisions(request, gpu))
 
 
 def _precisions(request: ModelRequest, gpu: GpuSpec) -> Precisions:

@@ -79,6 +79,7 @@ class ReplicaEntry(BaseModel):
     also_serves: list[ServedName] = []
     ttft_s: Seconds | None = None
     tpot_s: Seconds | None = None
+    times_from: str = ""
     why: str = ""
     runner_up: str = ""
 

@@ -103,6 +103,7 @@ def _demand(demand: Demand | None) -> Document | None:
         "percentile": demand.percentile,
         "ttft_s": _seconds(demand.ttft_s),
         "tpot_s": _seconds(demand.tpot_s),
+        "times_from": demand.times_from,
         "slo_held": demand.slo_held,
     }
 
@@ -235,6 +236,7 @@ def _replica(replica: ReplicaPlan) -> Document:
         "kv_worst_case_bytes": replica.kv_worst_case_bytes,
         "ttft_s": list(replica.ttft_s) if replica.ttft_s else None,
         "tpot_s": list(replica.tpot_s) if replica.tpot_s else None,
+        "times_from": replica.times_from,
         "command": replica.command_line,
         "arguments": list(replica.command),
         "environment": dict(replica.environment),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cotenant.domain.estimate import Estimate, RankEstimate, Verdict
 from cotenant.domain.interval import Interval
 from cotenant.report.bars import FILLS, Segment, bar, legend
-from cotenant.report.tables import print_command, print_paragraph, print_warnings, table
+from cotenant.report.tables import print_command, print_paragraph, print_sources, print_warnings, table
 from cotenant.units import format_bytes, format_gib, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -208,3 +208,4 @@ def _print_traffic(estimate: Estimate, console: Console) -> None:
     if times:
         sentence += f"; estimated p{demand.percentile:g} {', '.join(times)}"
     print_paragraph(console, sentence, indent=0)
+    print_sources(console, [("", demand.times_from)])

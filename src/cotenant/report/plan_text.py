@@ -8,6 +8,7 @@ from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan, Turns
 from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
 from cotenant.report.migration_text import print_migration
 from cotenant.report.plan_rounds import print_rounds
+from cotenant.report.tables import print_sources
 from cotenant.units import GIB, format_bytes, format_gib, format_percent, format_price, format_seconds
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
         console.print(_choices(plan, owners, console.width))
         if _times_note(plan):
             _print_indented(_times_note(plan), "dim", console, indent=0)
+            print_sources(console, ((replica.id, replica.times_from) for replica in plan.replicas))
         console.print()
         _print_reasons(plan, owners, console)
     for turns in plan.turns:

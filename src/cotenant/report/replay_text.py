@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cotenant.domain.replay import ModelReplay, Percentiles, Replay, Timeline
-from cotenant.report.tables import print_warnings, table
+from cotenant.report.tables import print_sources, print_warnings, table
 from cotenant.units import format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def print_replay(replay: Replay, console: Console) -> None:
     console.print(_models(replay, wide=console.width >= _WIDE))
     console.print()
     console.print(_replicas(replay, wide=console.width >= _WIDE))
+    print_sources(console, ((replica.id, replica.times_from) for replica in replay.replicas))
     print_starved(replay.timeline, console)
     _print_hits(replay, console)
     print_warnings(console, replay.warnings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,6 +31,18 @@ def print_paragraph(console: Console, text: str, *, style: str = "", indent: int
     margin = " " * indent
     for line in wrap(text, max(20, console.width - indent), break_on_hyphens=False):
         console.print(margin + line, style=style)
+
+
+def print_sources(console: Console, timed: Iterable[tuple[str, str]]) -> None:
+    """(replica, where its step times come from): each text once, where the roofline is not the only source."""
+    told: dict[str, list[str]] = {}
+    for replica, source in timed:
+        if ";" in source:
+            told.setdefault(source, []).append(replica)
+    for source, replicas in told.items():
+        print_paragraph(
+            console, f"{', '.join(filter(None, replicas)) or 'times'}: {source}", style="dim", indent=0
+        )
 
 
 def print_command(console: Console, words: Sequence[str], *, style: str = "") -> None:

@@ -406,6 +406,7 @@ def _replica(
         kv_high_water=outcome.kv_high_water_blocks / host.replica.limits.num_blocks,
         preemptions=outcome.preemptions,
         wakes=None if resident is None else resident.wakes,
+        times_from=one.times.why,
     )
 
 

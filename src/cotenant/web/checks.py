@@ -1,4 +1,4 @@
-"""A plan looked at again, as it stands or with one replica moved by hand: every byte, and what breaks."""
+"""A plan looked at again, as it stands or with a replica moved by hand: its bytes, what breaks, its files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.plan import Plan
 from cotenant.errors import InputError
+from cotenant.web.documents import written
 
 
 def checked_document(
@@ -17,7 +18,7 @@ def checked_document(
     plan itself. `move`: `replica` and `gpu`, a number in the plan's `gpus[]` or `{node, index, type}`.
     """
     from cotenant.catalogue import VERSION
-    from cotenant.edge.calibrations import in_force
+    from cotenant.edge.known import known
     from cotenant.planning.check import find_faults
     from cotenant.planning.launch import reestimate
     from cotenant.planning.moved import moved, resettled, slower_there
@@ -25,7 +26,7 @@ def checked_document(
     from cotenant.report.document import header, plan_document
 
     slower: tuple[str, ...] = ()
-    with in_force():
+    with known():
         if move is None:
             after = resettled(plan, fleet)
         else:
@@ -53,3 +54,19 @@ def _card(plan: Plan, gpu: int | Mapping[str, Any]) -> tuple[int, int, str]:
         raise InputError(f"the plan has {len(plan.gpus)} cards, {gpu} is none of them", path="$.move.gpu")
     device = plan.gpus[gpu].device
     return device.node, device.index, device.type
+
+
+def deployed(document: dict[str, Any], target: str) -> bytes:
+    """Raises InputError for an unknown target or a file whose name would leave its folder."""
+    from cotenant.catalogue import VERSION
+    from cotenant.deployment.targets import export, find_target
+    from cotenant.readers.plan_document import read_plan
+    from cotenant.report.deployment_document import deployment_document
+
+    find_target(target)
+    found = export(read_plan(document), target)
+    for one in found.files:
+        parts = one.name.split("/")
+        if "\\" in one.name or any(part in ("", ".", "..") for part in parts):
+            raise InputError(f"{one.name[:80]!r} is no name inside a folder", path="$.plan")
+    return written(deployment_document(found, catalogue=VERSION))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.loaded import LoadedModel
+from cotenant.errors import InputError
 from cotenant.web.documents import written
 from cotenant.web.names import checked_fleet, no_trace, opener
 
@@ -42,14 +43,14 @@ def plan_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
 def first_look(fleet: Fleet, tell: Tell) -> None:
     """Tell what the greedy plan costs and what any must cost, before the search begins: the search reuses what is
     sized here. Nothing is told where not all models have a place in it."""
-    from cotenant.edge.calibrations import in_force
+    from cotenant.edge.known import known
     from cotenant.planning.candidates import all_ways
     from cotenant.planning.greedy import place_greedily
     from cotenant.planning.resource_bound import resource_bound
     from cotenant.planning.solved import problem_of
 
     tell({"message": "sizing candidates"})
-    with in_force():
+    with known():
         ways = [each.candidates for each in all_ways(fleet)]
     if not all(ways):
         return
@@ -98,17 +99,35 @@ def explain_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     return written(explain_document(found, catalogue=VERSION))
 
 
+def check_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """`asked`: plan, fleet, move. As `/api/check` answers it at once where the plan is small."""
+    from cotenant.web.checks import checked_document
+
+    found, fleet = opened(asked, known)
+    if found is None:
+        raise InputError("a plan is checked", path="$.plan")
+    return written(checked_document(found, fleet, asked.get("move"), asked=asked))
+
+
+def deploy_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """`asked`: plan, target. As `cotenant deploy PLAN --to TARGET --json`."""
+    from cotenant.web.checks import deployed
+
+    return deployed(asked["plan"], asked["target"])
+
+
 JOBS: Mapping[str, Callable[[Mapping[str, Any], Known, Tell], bytes]] = {
     "plan": plan_job,
     "simulate": simulate_job,
     "explain": explain_job,
+    "check": check_job,
+    "deploy": deploy_job,
 }
 
 
 def open_fleet(source: object, known: Known) -> Fleet:
     """A fleet from a mapping or the text of a fleet file. Raises InputErrors with every fault."""
     from cotenant.edge.own_gpus import own_gpus
-    from cotenant.errors import InputError
     from cotenant.readers.fleet import fleet_from, read_fleet
     from cotenant.readers.yaml_text import read_document
 
@@ -125,7 +144,6 @@ def open_fleet(source: object, known: Known) -> Fleet:
 def opened(asked: Mapping[str, Any], known: Known) -> tuple[Plan | None, Fleet]:
     """What was asked about: a plan with the fleet that it was made for, or a fleet alone."""
     from cotenant.edge.plans import plan_and_fleet
-    from cotenant.errors import InputError
 
     document, source = asked.get("plan"), asked.get("fleet")
     if document is None:
