@@ -11,7 +11,7 @@ import pytest
 from bench.simulation_cases import Case, crowded_case, random_case
 from cotenant.errors import InputError
 from cotenant.policy import admission, ledger, preemption
-from cotenant.simulation import core, costs, fast, plain
+from cotenant.simulation import core, core_steps, costs, fast, plain
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import Event, Limits, Outcome, Requests, Status
 
@@ -125,7 +125,6 @@ def test_compiled_equals_plain() -> None:
 
 
 MUTANTS: list[tuple[FunctionType, Any]] = [
-    (ledger.opened_within, lambda counts, step, steps, sequences, size: sequences * (steps // size)),
     (ledger.opened_at, lambda counts, step, size: counts[step % size]),
     (ledger.steps_within, lambda counts, step, wanted, sequences, free, size: wanted),
     (ledger.phase_of, lambda held, step, size: held % size),
@@ -133,7 +132,8 @@ MUTANTS: list[tuple[FunctionType, Any]] = [
     (preemption.must_preempt, lambda wanted, free: wanted >= free),
     (admission.may_join, lambda running, seqs, left, new, free, _: running < seqs and left > 0 and new <= free),
     (admission.can_serve, lambda given, written, longest, *_: given + written < longest),
-    (core.steps_until, lambda wanted, first, growth, most: max(1, wanted // first)),
+    (core_steps.held, lambda inputs, outputs, slots, keys, sequences, bits, step, size: sequences),
+    (core_steps.steps_until, lambda wanted, first, growth, most: max(1, wanted // first)),
     (costs.step_fs, lambda a, b, c, d, e, f, n, held, tokens, _: max(1, a + b * n + c * held + d + e * tokens)),
 ]  # fmt: skip
 
@@ -157,9 +157,10 @@ def test_a_slip_in_any_rule_of_the_fast_core_is_noticed(
     mutant: tuple[FunctionType, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule, slip = mutant
-    monkeypatch.setattr(core, rule.__name__, slip)
+    for place in (core, core_steps):
+        monkeypatch.setattr(place, rule.__name__, slip, raising=False)
+        monkeypatch.setattr(place, "note", bounded(core_steps.note))
     monkeypatch.setattr(core, "step_fs", bounded(core.step_fs))
-    monkeypatch.setattr(core, "note", bounded(core.note))
     mutated = core.build(0)
     monkeypatch.setattr(fast, "compiled", lambda with_numba: mutated)
     for seed in range(400):

@@ -12,7 +12,7 @@ from bench.fleet_cases import differ, fleet_case, plainly, quickly
 from cotenant.errors import InputError
 from cotenant.policy import admission, ledger, preemption, sharing
 from cotenant.policy.sharing import SLICES, SPATIAL, slowdown, stretched
-from cotenant.simulation import core, fleet, fleet_core, fleet_steps
+from cotenant.simulation import core_steps, fleet, fleet_core, fleet_steps
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.fleet import Site, merged, simulate
@@ -88,7 +88,7 @@ MUTANTS: list[tuple[Any, FunctionType, Any]] = [
     (fleet_steps, ledger.steps_within, lambda counts, step, wanted, sequences, free, size: wanted),
     (fleet_steps, preemption.victim, lambda ranks, running: 0),
     (fleet_steps, admission.may_join, lambda running, seqs, left, new, free, _: running < seqs and new <= free),
-    (fleet_steps, core.steps_until, lambda wanted, first, growth, most: max(1, wanted // first)),
+    (fleet_steps, core_steps.steps_until, lambda wanted, first, growth, most: max(1, wanted // first)),
     (fleet_core, sharing.slowdown, lambda reading, one, other, cross: 1000 * (1 + one + other)),
     (fleet_core, fleet_steps.cut_short, lambda state, replica, now, rest: None),
     (fleet_core, fleet_core.keep_pace, lambda *given: None if given[0][given[3], at.PACE] else PACED(*given)),

@@ -21,6 +21,8 @@ _MOST_FS = 2**62
 _USUAL = 16  # tokens a block: what vLLM takes where nothing else is said; it has a core of its own
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 """How the core is compiled: divisors are never zero, and nothing in it makes an object, so neither is checked."""
+HELPERS: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""How what it calls is compiled: nothing else calls that, so no way in from Python or C is made."""
 
 
 @lru_cache(maxsize=4)
@@ -35,7 +37,7 @@ def compiled(with_numba: bool = True, block_size: int = 0) -> Any:
     except ImportError:
         return plain
     for function in core.USED:
-        register_jitable(_nrt=False)(function)
+        register_jitable(**HELPERS)(function)
     return njit(plain, cache=True, **OPTIONS)
 
 
@@ -73,18 +75,15 @@ def _run(requests: Requests, limits: Limits, costs: StepCosts, rows: int, with_n
         *_givers(requests), np.array(astuple(limits), np.int64), np.array(astuple(costs), np.int64),
         status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
     )  # fmt: skip
-    preemptions, steps, busy, end, least_free = stats.tolist()
-    return events, Outcome(
-        status, first, has_first, finish, preemptions, steps, busy, end, limits.num_blocks - least_free,
-        sorted_log(log),
-    )  # fmt: skip
+    preemptions, steps, busy, end, most = stats.tolist()
+    return events, Outcome(status, first, has_first, finish, preemptions, steps, busy, end, most, sorted_log(log))
 
 
 def _order(requests: Requests) -> tuple[bool, Any, Any]:
-    """Whether requests are served as they come; the rank of each, and the request of each rank."""
+    """Whether requests are served as they come; else the rank of each, and the request of each rank."""
     if not len(requests) or int(requests.priority.min()) == int(requests.priority.max()):
-        same = np.arange(len(requests), dtype=np.int64)
-        return True, same, same
+        none = np.zeros(0, np.int64)
+        return True, none, none
     rank_of = np.array(ranks(requests.priority.tolist(), requests.arrival_ns.tolist()), np.int64)
     return False, rank_of, np.argsort(rank_of)
 
@@ -99,7 +98,7 @@ def _givers(requests: Requests) -> tuple[Any, Any]:
 
 
 def _room(limits: Limits, waiting: int) -> tuple[Any, ...]:
-    """Working arrays: the queue's heap, the slots (request, rank, last step, phase), who joins, phase counts."""
+    """Working arrays (`core_steps`): queue, who joins, with what; slots, keys; ranks, phases."""
     slots = limits.max_num_seqs + 1
     sizes = (waiting + slots, slots, slots, slots, slots, slots, limits.block_size)
     return tuple(np.zeros(size, np.int64) for size in sizes)

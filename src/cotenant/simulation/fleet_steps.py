@@ -12,7 +12,7 @@ from cotenant.policy.ledger import blocks_of, opened_at, opened_within, phase_of
 from cotenant.policy.preemption import must_preempt, victim
 from cotenant.policy.sharing import stretched
 from cotenant.simulation import fleet_state as at
-from cotenant.simulation.core import least, steps_until
+from cotenant.simulation.core_steps import least, steps_until
 from cotenant.simulation.costs import step_fs
 
 _JUMP_FS = 4e17  # no jump is longer, not even tenfold stretched, so that no sum leaves 64 bits
@@ -341,6 +341,6 @@ def join(state: Any, requests: Any, log: Any, replica: int, request: int) -> Non
 
 USED = (
     note, queue_up, queue_again, vacate, give_way, make_blocks, admit, begin, alike, take_time, cut_short, deliver,
-    stop, keep_time, finish, join,
+    stop, keep_time, finish, join, opened_within,
 )  # fmt: skip
-"""What the core calls, beside `policy`: compiled along with it."""
+"""What the core calls, beside what that of one replica calls too: compiled along with it."""

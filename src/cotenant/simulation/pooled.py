@@ -210,11 +210,11 @@ class Pool:
         self.switches += 1
 
     def _dispatch(self) -> None:
-        """Every request that was read and not taken over yet is sent to a decoding card, anew each time."""
+        """Who was read and not taken over yet goes to a decoding card, anew each time, by arrival."""
         batches = [[list(batch) for batch in card.batches] for card in self.decoders]
         for card in self.decoders:
             card.coming = []
-        for one in [one for one in self.read if not one.done]:
+        for one in sorted([one for one in self.read if not one.done], key=lambda one: (one.arrival, one.number)):
             for card, own in zip(self.decoders, batches, strict=True):
                 place = self._fitting(own, one)
                 if place < len(own):
