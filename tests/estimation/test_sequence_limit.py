@@ -60,6 +60,13 @@ def test_longest_sequence_fills_the_pool() -> None:
     assert longest_sequence(1_000_000, plain, percentile=2048, model_limit=3000) == 3000
 
 
+def test_absurdly_wide_lengths_come_to_an_end() -> None:
+    """Bisection among numbers that lie further apart than one."""
+    for part in (Lengths(1, 10**9), Lengths(1, 10**7), Lengths(10**9, 2 * 10**9)):
+        assert sequence_limit((part,), 131_072).tokens == 131_072
+        assert sequence_limit((part, part), 131_072).tokens == 131_072
+
+
 @given(st.integers(1, 10**8), st.integers(0, 10**5))
 def test_longest_sequence_with_a_window_and_a_fixed_part(pool: int, fixed: int) -> None:
     def hybrid(tokens: int) -> int:

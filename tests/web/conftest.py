@@ -20,6 +20,7 @@ import uvicorn
 
 from cotenant.web.app import application
 from cotenant.web.jobs import ENDED
+from cotenant.web.run import configured
 from cotenant.web.state import Options, State
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -103,7 +104,7 @@ def served(options: Options) -> Iterator[Page]:
     """A server in a thread of its own, and its end."""
     listening = socket.create_server(("127.0.0.1", 0))
     app, state = application(options)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, ws="none", lifespan="on"))
+    server = uvicorn.Server(configured(app))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     while not server.started:

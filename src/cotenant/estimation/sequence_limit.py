@@ -76,9 +76,10 @@ def _part_limit(part: Lengths, model: LengthModel) -> float:
 def _joint_quantile(models: tuple[LengthModel, ...], p: float) -> float:
     """The `p` quantile of the sum, by bisection on the share above."""
     low, high = 0.0, sum(model.quantile(1 - (1 - p) / len(models)) for model in models)
-    while high - low > 1:
-        middle = (low + high) / 2
+    middle = (low + high) / 2
+    while high - low > 1 and low < middle < high:  # numbers past 2^53 lie further apart than 1
         low, high = (middle, high) if _share_above(models, middle) > 1 - p else (low, middle)
+        middle = (low + high) / 2
     return high
 
 

@@ -74,7 +74,7 @@ class EstimateBody(Body):
     tpot: Word | None = None
     percentile: float | None = None
     kv_overflow: Word | None = None
-    options: Json | None = None
+    options: Annotated[Json, Field(max_length=200)] | None = None
 
 
 class PlanBody(Body):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +41,7 @@ class Rules:
     names: frozenset[str] = frozenset()
     body_bytes: Mapping[str, int] = field(default_factory=lambda: {"": 4 * 2**20})
     body_s: float = 60.0
+    held_bytes: int = 256 * 2**20  # of all bodies together
 
 
 class Guard:
@@ -47,6 +49,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, rules: Rules) -> None:
         self._app, self._rules = app, rules
+        self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on, or refuse."""
@@ -69,11 +72,15 @@ class Guard:
         host = headers.get(b"host", "")
         if not self._is_ours(host):
             return 421, f"{host[:80]!r} is not a name of this server", "open it by the address that it printed"
+        site = headers.get(b"sec-fetch-site", "none")
         if scope["method"] in ("GET", "HEAD"):
-            return None
+            visited = headers.get(b"sec-fetch-mode") == "navigate"  # somebody follows a link to us
+            if site in ("same-origin", "none") or visited:
+                return None
+            return 403, "a page of elsewhere may not ask for this", ""
         if scope["method"] not in ("POST", "DELETE"):
             return 405, f"{scope['method'][:20]} is not answered here", ""
-        origin, site = headers.get(b"origin"), headers.get(b"sec-fetch-site", "none")
+        origin = headers.get(b"origin")
         if site not in ("same-origin", "none") or (origin is not None and not _same(origin, host)):
             return 403, "a page of elsewhere may not ask for this", ""
         if headers.get(b"content-encoding", "identity").lower() != "identity":
@@ -91,14 +98,26 @@ class Guard:
 
     def _is_ours(self, host: str) -> bool:
         name = _name(host)
+        if name is None:
+            return False
         if name in _LOCAL or name in self._rules.names:
             return True
         return not self._rules.local and _is_address(name)
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """With the whole body at hand, or none: what is too long or too slow never reaches the application."""
+        held: list[int] = []
         try:
-            body = await self._body(scope, receive)
+            await self._read_and_passed(scope, receive, send, held)
+        finally:
+            self._held_bytes -= sum(held)
+
+    async def _read_and_passed(self, scope: Scope, receive: Receive, send: Send, held: list[int]) -> None:
+        try:
+            body = await self._body(scope, receive, held)
+        except _TooMuchError:
+            await _refuse(send, 503, "too much is being read at once", "try again in a few seconds")
+            return
         except _TooLongError:
             await _refuse(send, 413, f"at most {self._most(scope):,} bytes are read here", "")
             return
@@ -121,8 +140,8 @@ class Guard:
 
         await self._app(scope, whole, dressed)
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None where the client went away."""
+    async def _body(self, scope: Scope, receive: Receive, held: list[int]) -> bytes | None:
+        """The body; None where the client went away. `held` is told of every part that stays in memory."""
         parts, size, more = [], 0, scope["method"] not in ("GET", "HEAD")
         async with asyncio.timeout(self._rules.body_s):
             while more:
@@ -131,6 +150,10 @@ class Guard:
                     return None
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
+                held.append(len(parts[-1]))
+                self._held_bytes += len(parts[-1])
+                if self._held_bytes > self._rules.held_bytes:
+                    raise _TooMuchError
                 if size > self._most(scope):
                     raise _TooLongError
                 more = message.get("more_body", False)
@@ -141,22 +164,35 @@ class _TooLongError(Exception):
     """More came than may."""
 
 
+class _TooMuchError(Exception):
+    """More came from all together than may."""
+
+
 def _single(scope: Scope) -> dict[bytes, str] | None:
     """The headers that decide, by name; None where one of them stands there twice."""
     found: dict[bytes, str] = {}
     for name, value in scope["headers"]:
-        if name in (b"host", b"origin", b"content-length", b"sec-fetch-site", b"content-encoding"):
+        if name in (
+            b"host",
+            b"origin",
+            b"content-length",
+            b"sec-fetch-site",
+            b"sec-fetch-mode",
+            b"content-encoding",
+        ):
             if name in found:
                 return None
             found[name] = value.decode("latin-1")
     return found
 
 
-def _name(host: str) -> str:
-    """The host without its port; an IPv6 address without its brackets."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower()
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([\w.-]{1,253}))(?::\d{1,5})?", re.ASCII)
+
+
+def _name(host: str) -> str | None:
+    """The host without its port, an IPv6 address without its brackets; None where it is neither."""
+    match = _HOST.fullmatch(host)
+    return None if match is None else (match[1] or match[2]).lower()
 
 
 def _is_address(name: str) -> bool:

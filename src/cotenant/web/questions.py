@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import InputError
 from cotenant.web import bodies
-from cotenant.web.checks import checked_document
+from cotenant.web.checks import checked_document, deployed
 from cotenant.web.documents import written
 from cotenant.web.jobs import FullError
 from cotenant.web.running import client_of
 from cotenant.web.shelf import read_config, read_gguf
 from cotenant.web.state import State
 from cotenant.web.strict import StrictRoute, faults, refusal
+
+_QUICK_BYTES = 64 * 2**10  # of a plan and its fleet: some twenty replicas
 
 
 def questions(state: State) -> APIRouter:
@@ -48,7 +52,7 @@ def _models(state: State, router: APIRouter) -> None:
 
 def _plans(state: State, router: APIRouter) -> None:
     @router.post("/check", response_model=dict[str, Any])
-    async def check(body: bodies.CheckBody) -> Response:
+    async def check(body: bodies.CheckBody, request: Request) -> Response:
         """A plan as it stands, or with a replica moved: `{ok, breaks, gpus, replicas, plan}`."""
         asked = body.model_dump(exclude_none=True)
 
@@ -56,13 +60,13 @@ def _plans(state: State, router: APIRouter) -> None:
             plan, fleet = state.plan(asked)
             return written(checked_document(plan, fleet, asked.get("move"), asked=asked))
 
-        return Response(await state.quick(answer), media_type="application/json")
+        return await answered(state, request, "check", asked, answer)
 
     @router.post("/deploy", response_model=dict[str, Any])
-    async def deploy(body: bodies.DeployBody) -> Response:
+    async def deploy(body: bodies.DeployBody, request: Request) -> Response:
         """A plan as files for a target: the bytes of `cotenant deploy --json`. Nothing is written."""
-        answer = await state.quick(partial(deployed, body.plan, body.target))
-        return Response(answer, media_type="application/json")
+        asked = body.model_dump(exclude_none=True)
+        return await answered(state, request, "deploy", asked, partial(deployed, body.plan, body.target))
 
     @router.post("/explain", response_model=dict[str, Any])
     async def explain(body: bodies.ExplainBody, request: Request) -> Response:
@@ -70,28 +74,27 @@ def _plans(state: State, router: APIRouter) -> None:
         asked = body.model_dump(exclude_none=True)
         if body.model is not None:
             await state.model(body.model)
-        names = state.named_in(body.model)
-        try:
-            job = await state.short.answer(client_of(request), "explain", asked, names)
-        except FullError as full:
-            return refusal(429, full.reason, "wait a little", retry_after="2")
-        return faults(422, job.errors) if job.errors else Response(job.result, media_type="application/json")
+        return await apart(state, request, "explain", asked, state.named_in(body.model))
 
 
-def deployed(document: dict[str, Any], target: str) -> bytes:
-    """Raises InputError for an unknown target or a file whose name would leave its folder."""
-    from cotenant.catalogue import VERSION
-    from cotenant.deployment.targets import export, find_target
-    from cotenant.readers.plan_document import read_plan
-    from cotenant.report.deployment_document import deployment_document
+async def answered(
+    state: State, request: Request, kind: str, asked: dict[str, Any], quick: Callable[[], bytes]
+) -> Response:
+    """Beside the loop where little was asked; what is long goes to a process that can be stopped."""
+    if len(await request.body()) <= _QUICK_BYTES:
+        return Response(await state.quick(quick), media_type="application/json")
+    return await apart(state, request, kind, asked, state.named_in(asked))
 
-    find_target(target)
-    found = export(read_plan(document), target)
-    for one in found.files:
-        parts = one.name.split("/")
-        if "\\" in one.name or any(part in ("", ".", "..") for part in parts):
-            raise InputError(f"{one.name[:80]!r} is no name inside a folder", path="$.plan")
-    return written(deployment_document(found, catalogue=VERSION))
+
+async def apart(
+    state: State, request: Request, kind: str, asked: Mapping[str, Any], known: Mapping[str, LoadedModel]
+) -> Response:
+    """The answer of a worker, which has a minute for it."""
+    try:
+        job = await state.short.answer(client_of(request), kind, asked, known)
+    except FullError as full:
+        return refusal(429, full.reason, "wait a little", retry_after="2")
+    return faults(422, job.errors) if job.errors else Response(job.result, media_type="application/json")
 
 
 def _uploaded(body: bodies.ModelBody) -> Any:

@@ -8,9 +8,11 @@ import socket
 from collections.abc import Callable
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from cotenant.errors import InputError
 from cotenant.web.app import application
+from cotenant.web.connections import Patient
 from cotenant.web.state import Options
 
 _DRAIN_S = 2
@@ -23,14 +25,18 @@ def run(options: Options, *, ready: Callable[[str], None] = lambda url: None) ->
     """
     listening = _listen(options)
     app, _ = application(options)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, lifespan="on", server_header=False, date_header=True,
-        timeout_keep_alive=30, timeout_graceful_shutdown=_DRAIN_S, limit_concurrency=512, ws="none",
-        h11_max_incomplete_event_size=64 * 1024, proxy_headers=False,
-    )  # fmt: skip
-    server = _Server(config, lambda: ready(address(options, listening.getsockname()[1])))
+    server = _Server(configured(app), lambda: ready(address(options, listening.getsockname()[1])))
     asyncio.run(server.serve(sockets=[listening]))
     return 0
+
+
+def configured(app: ASGIApp) -> uvicorn.Config:
+    """How uvicorn serves it: with bounds on heads, connections and their patience, and without WebSockets."""
+    return uvicorn.Config(
+        app, log_level="error", access_log=False, lifespan="on", server_header=False, date_header=True,
+        timeout_keep_alive=30, timeout_graceful_shutdown=_DRAIN_S, limit_concurrency=512, ws="none", http=Patient,
+        h11_max_incomplete_event_size=64 * 1024, proxy_headers=False,
+    )  # fmt: skip
 
 
 def address(options: Options, port: int) -> str:

@@ -18,6 +18,7 @@ from cotenant.web.state import State
 from cotenant.web.strict import StrictRoute, faults, refusal
 
 _BEAT_S = 10.0
+_MOST_FOLLOWERS = 256  # streams of events, which stay open as long as their jobs run
 
 
 def running(state: State) -> APIRouter:
@@ -64,6 +65,8 @@ def _followed(state: State, router: APIRouter) -> None:
         found = state.board.find(job_id)
         if found is None:
             return unknown()
+        if state.followers >= _MOST_FOLLOWERS:
+            return refusal(429, "as many follow jobs as can", "ask for the job itself", retry_after="5")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_events(state, found), media_type="text/event-stream", headers=headers)
 
@@ -112,6 +115,15 @@ def _plain(body: bytes) -> Response:
 
 
 async def _events(state: State, job: Job) -> AsyncIterator[bytes]:
+    state.followers += 1
+    try:
+        async for event in _told(state, job):
+            yield event
+    finally:
+        state.followers -= 1
+
+
+async def _told(state: State, job: Job) -> AsyncIterator[bytes]:
     sent, told = 0, ""
     while True:
         changed = job.changed

@@ -50,6 +50,7 @@ class State:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.shelf, self.assets = Shelf(), Assets()
+        self.followers = 0
         self.estimates = Memo(8 * 2**20)
         self.board = Board(options.bounds)
         self.short = Board(
