@@ -22,7 +22,10 @@ from cotenant.edge.gateway.core import Core, Doing, Ticket
 from cotenant.edge.gateway.journal import Entry, Journal
 from cotenant.errors import CotenantError, EngineError
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
+from cotenant.serving.from_plan import Fleet
+from cotenant.serving.replica import LEAVING, State
 
+_GOING = (*LEAVING, State.STOPPED)
 _NO_KEYS: Mapping[str, str] = {}
 
 
@@ -56,11 +59,51 @@ class EngineHands:
         self.core, self.journal, self.keys = core, journal, keys
         self.engines: list[Engine] = []
         self.tasks: set[asyncio.Task[None]] = set()
+        self.stops = asyncio.Event()  # an engine was asked to stop
         self.add(zip(core.fleet.launches, core.fleet.sleep_levels, strict=True))
 
     def add(self, launches: Any) -> None:
         """Further replicas, as (launch, sleep level)."""
         self.engines += [Engine(launch, level, self.keys) for launch, level in launches]
+
+    def kept(self, fleet: Fleet) -> list[int | None]:
+        """For each replica of another plan the one of now that goes on as it is: the same command on the same
+        devices, its port apart. One that was to go may stay."""
+        floor, taken, found = self.core.router.floor, set[int](), list[int | None]()
+        for launch, level, host in zip(fleet.launches, fleet.sleep_levels, fleet.hosts, strict=True):
+            devices = [fleet.devices.names[one] for one in host.devices]
+            place = next(
+                (
+                    place
+                    for place, engine in enumerate(self.engines)
+                    if place not in taken
+                    and engine.level == level
+                    and replace(engine.launch, port=launch.port) == launch
+                    and [self.core.devices[one] for one in floor.replicas[place].host.devices] == devices
+                    and not (floor.replicas[place].retires and floor.replicas[place].state in _GOING)
+                ),
+                None,
+            )
+            if place is not None:
+                taken.add(place)
+            found.append(place)
+        return found
+
+    def replan(self, fleet: Fleet) -> dict[str, list[str]]:
+        """Another plan takes the place of this one. Which replicas stay, start and retire."""
+        kept = self.kept(fleet)
+        before = {place for place, one in enumerate(self.core.router.floor.replicas) if not one.retires}
+        fresh = [place is None for place in kept]
+        launches = zip(fleet.launches, fleet.sleep_levels, strict=True)
+        self.add(one for one, new in zip(launches, fresh, strict=True) if new)
+        self.core.replan(fleet, kept)
+        self.core.pump()
+        ids = [one.id for one in fleet.launches]
+        return {
+            "stay": [name for name, new in zip(ids, fresh, strict=True) if not new],
+            "start": [name for name, new in zip(ids, fresh, strict=True) if new],
+            "retire": [self.engines[place].launch.id for place in sorted(before - set(kept))],
+        }
 
     def url(self, replica: int) -> tuple[str, str]:
         """(address, key) of a replica's engine."""
@@ -132,6 +175,7 @@ class EngineHands:
             self.core.figures.evictions.labels(engine.launch.id).inc()
         self.log("engine_stops", engine, kill=effect.kill or None)
         processes.ask_to_stop(process, kill=effect.kill)
+        self.stops.set()
 
     async def _sleep(self, effect: Sleep, engine: Engine) -> None:
         await asyncio.to_thread(engine.driver.sleep, engine.url, level=engine.level, key=engine.key)

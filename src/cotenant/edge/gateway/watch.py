@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from cotenant.domain.running import EngineProcess, Health
@@ -14,7 +15,11 @@ from cotenant.edge.gateway.hands import Engine, EngineHands
 from cotenant.errors import CotenantError
 from cotenant.serving.replica import State
 
-WATCH_S, HEALTH_S, SILENCES = 0.1, 5.0, 3
+WATCH_S, STOPPING_S, HEALTH_S, SILENCES = 0.1, 0.01, 5.0, 3
+
+
+async def _pause() -> None:
+    await asyncio.sleep(HEALTH_S)
 
 
 class Watch:
@@ -28,8 +33,8 @@ class Watch:
     def run(self) -> None:
         """Watch from now on."""
         loop = asyncio.get_running_loop()
-        rounds = ((WATCH_S, self._look_for_the_dead), (HEALTH_S, self._listen), (HEALTH_S, self._weigh))
-        self._tasks = [loop.create_task(self._again_and_again(wait_s, work)) for wait_s, work in rounds]
+        rounds = ((self._until_a_look, self._look_for_the_dead), (_pause, self._listen), (_pause, self._weigh))
+        self._tasks = [loop.create_task(self._again_and_again(wait, work)) for wait, work in rounds]
 
     async def close(self) -> None:
         """Watch no more."""
@@ -37,10 +42,23 @@ class Watch:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _again_and_again(self, wait_s: float, work: Callable[[], Awaitable[None]]) -> None:
+    async def _until_a_look(self) -> None:
+        """Soon after an engine was asked to stop, since somebody waits for its place; else at leisure."""
+        stops = self.hands.stops
+        if any(one.state is State.STOPPING for one in self.core.router.floor.replicas):
+            await asyncio.sleep(STOPPING_S)
+            return
+        stops.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WATCH_S):
+                await stops.wait()
+
+    async def _again_and_again(
+        self, wait: Callable[[], Awaitable[None]], work: Callable[[], Awaitable[None]]
+    ) -> None:
         """A round that fails is said, and is not the last: without its watch a gateway cannot even stop."""
         while True:
-            await asyncio.sleep(wait_s)
+            await wait()
             try:
                 await work()
             except Exception as error:
@@ -88,7 +106,7 @@ class Watch:
         beyond = await self._in_host_memory()
         beyond |= await self._on_cards()
         others = self.core.router.floor.ledger.others
-        for device, name in enumerate(self.core.figures.devices):
+        for device, name in enumerate(self.core.devices):
             self.core.figures.foreign.labels(name).set(beyond.get(device, 0))
             if others[device] != beyond.get(device, 0):
                 self.core.router.measured(self.core.now_ns, device, beyond.get(device, 0))
