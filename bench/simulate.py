@@ -1,4 +1,4 @@
-"""How fast and how right the simulator is: `python -m bench.simulate [--json] [--shared DIR]`.
+"""How fast and how right the simulator is: `python -m bench.simulate [--json] [--only ID,ID] [--shared DIR] ...`.
 
 Speed is CPU time of one process on one core, parsing left out: the Azure conversation trace, repeated and shifted
 to a million requests, on one Llama-3.1-8B replica of an A100-80GB. The two cores are compared on random cases full
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -36,23 +36,24 @@ tiny()
 """
 
 
-def rows(folders: Mapping[str, Path | None]) -> list[Row]:
-    """Every id of the contract's `simulate`, in its order."""
-    speed = measured("requests_per_cpu_s", "1/s", ">= 5000000", lambda: requests_per_cpu_s(folders["shared"]))
-    return [
-        speed,
-        measured("vidur_ratio", "x", ">= 10000", lambda: vidur.ratio(folders["vidur"], speed_of(speed))),
-        measured("large_run_s", "s", "<= 10", lambda: large_run(folders["shared"], contended=False)),
-        measured("large_run_contended_s", "s", "<= 20", lambda: large_run(folders["shared"], contended=True)),
-        measured("large_run_gib", "GiB", "<= 2", lambda: large_run_gib(folders["shared"])),
-        measured("fast_equals_plain", "share", ">= 1", fast_equals_plain),
-        measured("distserve_percentiles", "%", "<= 2", lambda: distserve(folders["distserve"])),
-        measured("aegaeon_at_60", "share", ">= 0.975", lambda: aegaeon.at_sixty(folders["aegaeon"])),
-        measured("aegaeon_curve", "x", ">= 1", lambda: aegaeon.curve(folders["aegaeon"])),
-        measured("sleep_blog", "x", "<= 1.5", sleep_blog),
-        measured("runai_pair", "x", "", runai_pair),
-        measured("compile_s", "s", "<= 10", compile_s),
-    ]  # fmt: skip
+def rows(folders: Mapping[str, Path | None], only: Sequence[str] = ()) -> list[Row]:
+    """Every id of the contract's `simulate`, in its order; with `only` those of them."""
+    shared, aegaeon_at = folders["shared"], folders["aegaeon"]
+    asked: list[tuple[str, str, str, Callable[[], Measured]]] = [
+        ("requests_per_cpu_s", "1/s", ">= 5000000", lambda: requests_per_cpu_s(shared)),
+        ("vidur_ratio", "x", ">= 10000", lambda: vidur.ratio(folders["vidur"])),
+        ("large_run_s", "s", "<= 10", lambda: large_run(shared, contended=False)),
+        ("large_run_contended_s", "s", "<= 20", lambda: large_run(shared, contended=True)),
+        ("large_run_gib", "GiB", "<= 2", lambda: large_run_gib(shared)),
+        ("fast_equals_plain", "share", ">= 1", fast_equals_plain),
+        ("distserve_percentiles", "%", "<= 2", lambda: distserve(folders["distserve"])),
+        ("aegaeon_at_60", "share", ">= 0.975", lambda: aegaeon.at_sixty(aegaeon_at)),
+        ("aegaeon_curve", "x", ">= 1", lambda: aegaeon.curve(aegaeon_at)),
+        ("sleep_blog", "x", "<= 1.5", sleep_blog),
+        ("runai_pair", "x", "", runai_pair),
+        ("compile_s", "s", "<= 10", compile_s),
+    ]
+    return [measured(*one) for one in asked if not only or one[0] in only]
 
 
 def requests_per_cpu_s(shared: Path | None) -> Measured:
@@ -229,14 +230,7 @@ def _needs_numba() -> None:
         raise CannotRunError("numba is not installed: pip install 'cotenant[fast]'") from None
 
 
-def speed_of(row: Row) -> float:
-    """The first row's value, where it could be measured."""
-    if row.value is None:
-        raise CannotRunError("our own rate could not be measured")
-    return float(row.value)
-
-
 if __name__ == "__main__":
-    given = arguments(__doc__ or "")
+    given = arguments(__doc__ or "", some_rows=True)
     folders = {name: getattr(given, name) for name in ("shared", "vidur", "distserve", "aegaeon")}
-    sys.exit(show(rows(folders), as_json=given.json))
+    sys.exit(show(rows(folders, given.only), as_json=given.json))

@@ -32,7 +32,9 @@ def random_case(seed: int) -> Case:
         draw.integers(0, 3, count) if draw.random() < 0.5 else 0,
         gives_up if draw.random() < 0.5 else NEVER,
     )
-    unit = int(draw.choice([1_000_000, 1_000_000, 300_000, 7]))  # whole nanoseconds, parts of one, next to none
+    unit = int(
+        draw.choice([1_000_000, 1_000_000, 300_000, 7, 10**15])
+    )  # whole ns, parts of one, next to none, 1 s
     return requests, limits, StepCosts(*(int(value) * unit for value in draw.integers(0, 3, 6)))
 
 

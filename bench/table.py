@@ -78,12 +78,17 @@ def measured(
     return Row(name, value, unit, reach, details=details)
 
 
-def arguments(description: str, argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """`--json`, and the folders of data and third-party programs that benchmarks may be given."""
+def arguments(
+    description: str, argv: Sequence[str] | None = None, *, some_rows: bool = False
+) -> argparse.Namespace:
+    """`--json`, the folders of data and third-party programs that benchmarks may be given, and where a benchmark
+    knows how, `--only` some of its rows."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--json", action="store_true", help="a list of rows instead of a table")
     for name in _FOLDERS:
         parser.add_argument(f"--{name}", metavar="DIR", type=Path, default=None)
+    if some_rows:
+        parser.add_argument("--only", metavar="ID,ID", type=lambda text: text.split(","), default=[])
     return parser.parse_args(argv)
 
 

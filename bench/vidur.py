@@ -2,8 +2,9 @@
 
 `--vidur DIR` is a checkout of microsoft/vidur with a `.venv` that has what it needs. Its attention tables are too
 large for most mirrors; where Llama-3-8B's is missing a synthetic one is written, which changes its times but not
-what simulating costs. The rate is at the margin, (more - fewer requests) / (more - fewer CPU s): its start and
-its training are left out, as compiling is of ours. Predictions are kept in its `cache`, so run it once before.
+what simulating costs. Both rates are at the margin, (more - fewer requests) / (more - fewer CPU s), one after the
+other in one run, on the same lengths, arrivals of the same rate and steps of the same size: its start and its
+training are left out, as compiling is of ours. Predictions are kept in its `cache`, so run it once before.
 """
 
 from __future__ import annotations
@@ -13,21 +14,35 @@ import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import median
+from time import process_time
+
+import numpy as np
 
 from bench.table import CannotRunError
+from cotenant.api import load_model
+from cotenant.catalogue.gpus import find_gpu
+from cotenant.estimation.step_time import step_times
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.fast import simulate
+from cotenant.simulation.load import Limits, Requests
 
 FEW, MANY = 200, 1000
+OURS_FEW, OURS_MANY, RUNS = 200_000, 1_200_000, 5  # ours would be over too soon to be timed
+RATE, LONGEST, CHUNK, BATCH = 6.45, 4096, 512, 512
+_TRACE = Path("data/processed_traces/splitwise_conv.csv")
 _TABLE = Path("data/profiling/compute/a100/meta-llama/Meta-Llama-3-8B/attention.csv")
 _TIMES = ("attn_prefill", "attn_decode", "attn_kv_cache_save")
-_ARGUMENTS = """
+_MODEL, _GPU = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
+_ARGUMENTS = f"""
 --replica_config_device a100 --replica_config_model_name meta-llama/Meta-Llama-3-8B
 --cluster_config_num_replicas 1 --replica_config_tensor_parallel_size 1 --replica_config_num_pipeline_stages 1
 --request_generator_config_type synthetic --length_generator_config_type trace
---trace_request_length_generator_config_max_tokens 4096
---trace_request_length_generator_config_trace_file ./data/processed_traces/splitwise_conv.csv
---interval_generator_config_type poisson --poisson_request_interval_generator_config_qps 6.45
---replica_scheduler_config_type sarathi --sarathi_scheduler_config_batch_size_cap 512
---sarathi_scheduler_config_chunk_size 512 --execution_time_predictor_config_type linear_regression
+--trace_request_length_generator_config_max_tokens {LONGEST}
+--trace_request_length_generator_config_trace_file ./{_TRACE}
+--interval_generator_config_type poisson --poisson_request_interval_generator_config_qps {RATE}
+--replica_scheduler_config_type sarathi --sarathi_scheduler_config_batch_size_cap {BATCH}
+--sarathi_scheduler_config_chunk_size {CHUNK} --execution_time_predictor_config_type linear_regression
 --no-metrics_config_store_plots --no-metrics_config_enable_chrome_trace
 """
 
@@ -42,11 +57,40 @@ def requests_per_cpu_s(folder: Path) -> float:
     return (MANY - FEW) / (many - few)
 
 
-def ratio(folder: Path | None, ours: float) -> tuple[float, Mapping[str, object]]:
+def ours_per_cpu_s(folder: Path) -> float:
+    """Ours at the margin, on the same work: its trace, shortened as it does, drawn at its rate."""
+    costs = StepCosts.of(step_times(load_model(_MODEL).spec, find_gpu(_GPU), engine="vllm"))
+    limits = Limits(BATCH, CHUNK, 16, 28_000, LONGEST)
+    few, many = (_ours_cpu_s(folder, count, limits, costs) for count in (OURS_FEW, OURS_MANY))
+    return (OURS_MANY - OURS_FEW) / (many - few)
+
+
+def _ours_cpu_s(folder: Path, count: int, limits: Limits, costs: StepCosts) -> float:
+    """The median of several warm runs."""
+    asked, took = _work(folder, count), []
+    for _ in range(RUNS + 1):
+        start = process_time()
+        simulate(asked, limits, costs)
+        took.append(process_time() - start)
+    return median(took[1:])
+
+
+def _work(folder: Path, count: int) -> Requests:
+    with (folder / _TRACE).open() as stream:
+        rows = [(int(row["num_prefill_tokens"]), int(row["num_decode_tokens"])) for row in csv.DictReader(stream)]
+    draw = np.random.default_rng(0)
+    lengths = np.array(rows)[draw.integers(0, len(rows), count)]
+    total = lengths.sum(axis=1, keepdims=True)
+    lengths = np.maximum(1, lengths - np.ceil(np.maximum(0, total - LONGEST) * lengths / total).astype(np.int64))
+    arrivals = np.cumsum(draw.exponential(1e9 / RATE, count))
+    return Requests.of(arrivals.astype(np.int64), lengths[:, 0].copy(), lengths[:, 1].copy())
+
+
+def ratio(folder: Path | None) -> tuple[float, Mapping[str, object]]:
     """Ours over Vidur's."""
     if folder is None:
         raise CannotRunError("give --vidur DIR")
-    theirs = requests_per_cpu_s(folder)
+    theirs, ours = requests_per_cpu_s(folder), ours_per_cpu_s(folder)
     return ours / theirs, {"vidur_per_cpu_s": round(theirs), "ours_per_cpu_s": round(ours)}
 
 

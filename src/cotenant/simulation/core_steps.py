@@ -82,10 +82,11 @@ def steps_until(wanted_fs: int, first_fs: int, growth_fs: int, most: int) -> int
 
 
 def fs_until(moments: Any, place: int, base_ns: int) -> int:
-    """Femtoseconds from `base_ns` to the moment at `place`; to one that is far off fewer, beyond the last more."""
+    """Femtoseconds from `base_ns` to the moment at `place`: none to one that is past, to one that is far off fewer
+    than there are; NEVER beyond the last."""
     if place >= len(moments):
         return NEVER
-    near: int = min(moments[place] - base_ns, FAR_NS)
+    near: int = min(max(moments[place] - base_ns, 0), FAR_NS)
     return near * FS_PER_NS
 
 
