@@ -11,16 +11,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from bench import live_gateway, live_memory, live_real, live_seeds, live_streams
-from bench.table import CannotRunError, Row, measured, show
-
-_ELSEWHERE = {
-    "simulated_swaps": "== 1",
-    "simulated_p95": "<= 20",
-}
+from bench.table import Row, show
 
 
 def main() -> int:
@@ -29,8 +23,8 @@ def main() -> int:
     seeds, streams = (100_000, 10_000) if told.full else (told.seeds, told.streams)
     rows: list[Row] = []
     parts: tuple[tuple[str, Callable[[], list[Row]]], ...] = (
-        ("memory", partial(_memory, told)),
-        ("real", lambda: live_real.rows(told.llama_server, told.models)),
+        ("memory", lambda: live_memory.rows(told.llama_server, told.models)),
+        ("real", lambda: live_real.rows(told.llama_server, told.models, told.scale)),
         ("gateway", lambda: live_gateway.rows(told.litellm)),
         ("streams", lambda: live_streams.rows(streams, told.llama_server, told.models)),
         ("seeds", lambda: live_seeds.rows(seeds, told.workers, resume=told.resume)),
@@ -39,17 +33,6 @@ def main() -> int:
         if told.only is None or name in told.only.split(","):
             rows += make()
     return show(rows, as_json=told.json)
-
-
-def _memory(told: argparse.Namespace) -> list[Row]:
-    return [*live_memory.rows(told.llama_server, told.models), *_not_yet()]
-
-
-def _not_yet() -> list[Row]:
-    def cannot() -> float:
-        raise CannotRunError("processors have no roofline here, so no simulated time to hold against a real one")
-
-    return [measured(name, "%", reach, cannot) for name, reach in _ELSEWHERE.items()]
 
 
 def _arguments() -> argparse.Namespace:
@@ -65,6 +48,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--litellm", type=Path, help="LiteLLM's program, in an environment of its own")
     parser.add_argument("--llama-server", type=Path, help="llama.cpp's server")
     parser.add_argument("--models", default="", help="two GGUF files, with a comma between them")
+    parser.add_argument("--scale", type=float, default=1.0, help="so many times the requests of the swaps' mixes")
     parser.add_argument("--only", help="of memory, real, gateway, streams, seeds, with commas between them")
     parser.add_argument("--shared", type=Path, help="taken and not needed")
     return parser.parse_args()

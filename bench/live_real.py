@@ -6,18 +6,19 @@ comparison with llama.cpp's router needs the original, whose router starts copie
 
 from __future__ import annotations
 
-import asyncio
 import os
-import random
+import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-from bench.live_case import MIB, Gateway, plan_document
-from bench.live_ends import spoken
+from bench import live_swaps
+from bench.live_case import free_port
+from bench.live_simulated import Profile, against, best, curve, profiles
+from bench.live_swaps import NAMES, NOISE, Mix, Served, mixes
 from bench.table import CannotRunError, Row, measured
 from cotenant.domain.running import Command, EngineProcess, Health
 from cotenant.edge.engines import find_driver, processes
@@ -79,8 +80,6 @@ def wake(program: Path | None, models: str) -> tuple[float, Mapping[str, object]
     """Wall seconds of a start with the file cached over one without it, the larger model of the two."""
     found, files = needed(program, models)
     model = max(files, key=lambda one: one.stat().st_size)
-    from bench.live_case import free_port
-
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         cold = sorted(start_s(found, model, free_port(), place, cold=True) for _ in range(3))[1]
@@ -92,70 +91,53 @@ def wake(program: Path | None, models: str) -> tuple[float, Mapping[str, object]
     return warm[0] / cold[0], details
 
 
-async def _ask(one: Gateway, model: str, how: Counter[str], seconds: list[float]) -> None:
-    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hi"}}], "max_tokens": 4}}'
-    began = time.monotonic()
-    how[await spoken(one.port, body.encode(), deadline_s=900)] += 1
-    seconds.append(time.monotonic() - began)
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Every mix as (mix, ours, the router's), and what the simulator was told of the machine."""
+
+    found: tuple[tuple[Mix, Served, Served], ...]
+    measured: Mapping[str, Profile]
 
 
-async def _arrive(one: Gateway, order: Sequence[tuple[float, str]]) -> tuple[Counter[str], dict[str, list[float]]]:
-    how: Counter[str] = Counter()
-    seconds: dict[str, list[float]] = {model: [] for _, model in order}
-    start = time.monotonic()
-    tasks = []
-    for at, model in order:
-        await asyncio.sleep(max(0.0, start + at - time.monotonic()))
-        tasks.append(asyncio.create_task(_ask(one, model, how, seconds[model])))
-    await asyncio.gather(*tasks)
-    return how, seconds
+@cache
+def compared(program: Path | None, models: str, scale: float) -> Compared:
+    """Every mix through the router, then through ours, as the simulator says. Raises CannotRunError."""
+    server, files = needed(program, models)
+    measured = profiles(server, files)
+    found = []
+    for mix in mixes(scale):
+        router = live_swaps.theirs(server, files, mix)
+        limits = {name: router.p95(name) * NOISE for name in NAMES}
+        chosen = best(mix, measured, limits)
+        ours = live_swaps.ours(server, files, chosen)
+        print(f"{mix.name} {chosen.settings}: {live_swaps.told(ours, router)}", file=sys.stderr, flush=True)
+        found.append((chosen, ours, router))
+    return Compared(tuple(found), measured)
 
 
-def arrivals(count: int, rate: float, seed: int) -> list[tuple[float, str]]:
-    """Poisson arrivals, each for one of two models."""
-    rng, at, found = random.Random(seed), 0.0, []
-    for _ in range(count):
-        at += rng.expovariate(rate)
-        found.append((at, rng.choice(("alpha", "beta"))))
-    return found
+def rows(program: Path | None, models: str, scale: float = 1.0) -> list[Row]:
+    """The rows of real engines; `scale`: so many times as many requests."""
 
+    def swaps() -> tuple[float, Mapping[str, object]]:
+        done = compared(program, models, scale)
+        value, details = live_swaps.ratio(done.found)
+        curves = {f"{mix.name}, simulated": curve(mix, done.measured) for mix, *_ in done.found if mix.order}
+        return value, {**details, **curves, "load_average": round(os.getloadavg()[0], 1)}
 
-def through_gateway(
-    program: Path, files: Sequence[Path], order: Sequence[tuple[float, str]], *flags: str
-) -> dict[str, Any]:
-    """Swaps, lost requests and p95 of each model through our gateway, on a budget for one model."""
-    with tempfile.TemporaryDirectory() as folder:
-        document = plan_document({"alpha": 400 * MIB, "beta": 400 * MIB}, 500 * MIB)
-        for row, file in zip(document["replicas"], files, strict=False):
-            row["checkpoint"] = str(file)
-        words = ("--engine-binary", f"llama.cpp={program}", "--no-prestart", *flags)
-        one = Gateway(Path(folder), document, *words)
-        try:
-            how, seconds = asyncio.run(_arrive(one, order))
-            starts = one.logged().count('"engine_started"')
-        finally:
-            one.stop(60)
-    p95 = {model: sorted(times)[int(0.95 * len(times))] for model, times in seconds.items() if times}
-    return {"swaps": starts - 1, "lost": sum(how.values()) - how["answer"], "p95_s": p95}
+    def lost() -> tuple[float, Mapping[str, object]]:
+        done = compared(program, models, scale)
+        asked = sum(sum(ours.how.values()) for _, ours, _ in done.found)
+        return sum(ours.lost for _, ours, _ in done.found), {"requests": asked}
 
+    def simulated(swapping: bool) -> tuple[float, Mapping[str, object]]:
+        done = compared(program, models, scale)
+        by_swaps, by_time = against([(mix, ours) for mix, ours, _ in done.found], done.measured)
+        return by_swaps if swapping else by_time
 
-def swaps(program: Path | None, models: str) -> tuple[float, Mapping[str, object]]:
-    """Our swaps over those of a gateway that swaps for each request in turn."""
-    needed(program, models)
-    raise CannotRunError("needs llama-server's own router; the wheel's server cannot start copies of itself")
-
-
-def lost(program: Path | None, models: str) -> tuple[float, Mapping[str, object]]:
-    """Requests without an answer over a Poisson mix on two real models that take turns."""
-    found, files = needed(program, models)
-    told = through_gateway(found, files, arrivals(24, 1.0, seed=1))
-    return told["lost"], {"requests": 24, "swaps": told["swaps"], "p95_s": told["p95_s"]}
-
-
-def rows(program: Path | None, models: str) -> list[Row]:
-    """The rows of real engines."""
     return [
-        measured("swaps_ratio", "x", "<= 0.5", lambda: swaps(program, models)),
-        measured("lost_requests", "requests", "<= 0", lambda: lost(program, models)),
+        measured("swaps_ratio", "x", "<= 0.5", swaps),
+        measured("lost_requests", "requests", "<= 0", lost),
+        measured("simulated_swaps", "x", "== 1", lambda: simulated(True)),
+        measured("simulated_p95", "%", "<= 20", lambda: simulated(False)),
         measured("wake_ratio", "x", "", lambda: wake(program, models)),
     ]

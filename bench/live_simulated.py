@@ -1,0 +1,164 @@
+"""The mixes of `bench.live_swaps` once more, in the simulator: with times measured on this machine beforehand, the
+same requests must cost the same swaps and about the same 95th percentile as they did live.
+
+Measured are, through the gateway and one request after the other: a swap to each model (to leave and to come, by
+the gateway's own log), an answer of few and of more tokens, and two such answers at once. From these follow the
+step times that the simulator takes; nothing of the mixes themselves goes in. It also says which settings to try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from bench.live_case import Gateway
+from bench.live_swaps import NAMES, TOKENS_OUT, Mix, Served, ask, gateway, p95_of
+from bench.table import CannotRunError
+from cotenant.simulation.costs import FS_PER_S, StepCosts
+from cotenant.simulation.kernel import Host, Stream, run
+from cotenant.simulation.load import Limits, Requests
+from cotenant.simulation.replica import Replica
+from cotenant.simulation.residency import Residency, Resident, State
+
+SETTINGS = (
+    (0.0, 9.0),
+    *((stay, wait) for stay in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 20.0) for wait in (1.0, 2.0, 20.0)),
+)
+_PROMPT = 32  # tokens, about; only their time counts, which was measured
+_ROUNDS, _LONG, _SLOTS = 3, TOKENS_OUT + 16, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Seconds of one model: to come up, to be gone, to read the question and write the first token, and of a step
+    that writes for one and for each further answer at once."""
+
+    wake_s: float
+    sleep_s: float
+    read_s: float
+    step_s: float
+    beside_s: float
+
+    @property
+    def costs(self) -> StepCosts:
+        """The same in the simulator's terms."""
+        seconds = (self.step_s - self.beside_s, self.beside_s, 0.0, 0.0, self.read_s / _PROMPT, 0.0)
+        return StepCosts(*(max(0, round(one * FS_PER_S)) for one in seconds))
+
+
+def profiles(program: Path, files: Sequence[Path]) -> dict[str, Profile]:
+    """Measured through the gateway, models by turns."""
+    short: dict[str, list[float]] = {name: [] for name in NAMES}
+    long: dict[str, list[float]] = {name: [] for name in NAMES}
+    both: dict[str, list[float]] = {name: [] for name in NAMES}
+
+    async def measure(port: int) -> None:
+        for _ in range(_ROUNDS):
+            for name in reversed(NAMES):
+                await ask(port, name, Served())  # wakes it
+                short[name].append(await ask(port, name, Served()))
+                long[name].append(await ask(port, name, Served(), _LONG))
+                two = await asyncio.gather(*(ask(port, name, Served(), _LONG) for _ in range(_SLOTS)))
+                both[name].append(max(two))
+
+    with gateway(program, files, (0.0, 0.0)) as one:
+        asyncio.run(measure(one.port))
+        wakes, sleeps = changes(one)
+    found = {}
+    for name in NAMES:
+        step = max(0.0, (median(long[name]) - median(short[name])) / (_LONG - TOKENS_OUT))
+        read = median(short[name]) - (TOKENS_OUT - 1) * step
+        pair = (median(both[name]) - 2 * read) / (_LONG - 1)  # both questions are read first
+        beside = min(step, max(0.0, pair - step))
+        found[name] = Profile(median(wakes[name]), median(sleeps[name]), read, step, beside)
+    return found
+
+
+def changes(one: Gateway) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Seconds to come up and to be gone, by model, from the gateway's log."""
+    wakes: dict[str, list[float]] = {name: [] for name in NAMES}
+    sleeps: dict[str, list[float]] = {name: [] for name in NAMES}
+    began: dict[tuple[str, str], float] = {}
+    for line in one.logged().splitlines():
+        told = json.loads(line)
+        event, model, at = told["event"], told.get("model", ""), told["time"]
+        began[event, model] = at
+        if event == "engine_ready":
+            wakes[model].append(at - began["engine_started", model])
+        if event == "engine_gone" and ("engine_stops", model) in began:
+            sleeps[model].append(at - began["engine_stops", model])
+    if not all(wakes.values()) or not all(sleeps.values()):
+        raise CannotRunError("the gateway's log tells no swap")
+    return wakes, sleeps
+
+
+def simulate(mix: Mix, measured: Mapping[str, Profile]) -> tuple[int, dict[str, float]]:
+    """(swaps, 95th percentile of each model) of a mix, the first model being awake."""
+    hosts, streams, residents = [], [], []
+    for place, name in enumerate(NAMES):
+        arrivals = [at for at, model in mix.order if model == name] or [0.0] * mix.count
+        requests = Requests.of(
+            [round(at * 1e9) for at in arrivals], [_PROMPT] * len(arrivals), [TOKENS_OUT] * len(arrivals)
+        )
+        one = measured[name]
+        replica = Replica(requests, Limits(_SLOTS, 2048, 16, 256, 1024), one.costs)
+        hosts.append(Host(replica, ("box",)))
+        streams.append(Stream(requests, (place,), users=mix.users))
+        times = (round(one.wake_s * FS_PER_S), round(one.sleep_s * FS_PER_S))
+        residents.append(Resident(replica, ("box",), 1, 0, *times))
+    residents[0].state = State.AWAKE
+    residents[0].spells_fs.append([0, 0])
+    patience, stay = round(mix.settings[1] * FS_PER_S), round(mix.settings[0] * FS_PER_S)
+    run(hosts, streams, residency=Residency(residents, {"box": 1}, patience, stay))
+    p95 = {}
+    for name, host, stream in zip(NAMES, hosts, streams, strict=True):
+        came = stream.came_ns or stream.requests.arrival_ns.tolist()
+        ends = host.replica.outcome(0, 0).finish_ns.tolist()
+        p95[name] = p95_of([(end - at) / 1e9 for end, at in zip(ends, came, strict=True)])
+    return sum(one.wakes for one in residents), p95
+
+
+def best(mix: Mix, measured: Mapping[str, Profile], limits: Mapping[str, float]) -> Mix:
+    """The mix with those settings of `SETTINGS` that cost fewest swaps and answer each model within its limit
+    (95th percentile, seconds); where none do, with those that swap as soon as a model is idle."""
+    found = []
+    for settings in SETTINGS:
+        count, p95 = simulate(replace(mix, settings=settings), measured)
+        if all(p95[name] <= limits[name] for name in NAMES):
+            found.append((count, settings))
+    return replace(mix, settings=min(found)[1] if found else SETTINGS[0])
+
+
+def curve(mix: Mix, measured: Mapping[str, Profile]) -> str:
+    """Swaps and 95th percentiles over the least stay of a model."""
+    parts = []
+    for stay in (0.0, 1.0, 2.0, 4.0):
+        count, p95 = simulate(replace(mix, settings=(stay, max(1.0, stay))), measured)
+        parts.append(f"stay {stay:g} s: {count} ({', '.join(f'{p95[name]:.1f}' for name in NAMES)} s)")
+    return "; ".join(parts)
+
+
+def against(
+    found: Sequence[tuple[Mix, Served]], measured: Mapping[str, Profile]
+) -> tuple[tuple[float, dict[str, object]], tuple[float, dict[str, object]]]:
+    """The worst ratio of swaps, the worst error of a 95th percentile in percent; with each, the mixes in words."""
+    ratios, errors = [1.0], [0.0]
+    swaps: dict[str, object] = {}
+    times: dict[str, object] = {}
+    for mix, live in found:
+        count, p95 = simulate(mix, measured)
+        swaps[mix.name] = f"{count} simulated, {live.swaps} live"
+        ratios.append(count / max(1, live.swaps))
+        times[mix.name] = ", ".join(
+            f"{name} {p95[name]:.2f} s simulated, {live.p95(name):.2f} live" for name in NAMES
+        )
+        errors += [100 * abs(p95[name] / live.p95(name) - 1) for name in NAMES]
+    times["profile"] = {
+        name: f"wake {one.wake_s:.2f}, leave {one.sleep_s:.2f}, read {one.read_s:.3f}, step {one.step_s:.4f} s"
+        for name, one in measured.items()
+    }
+    return (max(ratios, key=lambda one: abs(one - 1)), swaps), (max(errors), times)
