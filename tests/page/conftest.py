@@ -143,4 +143,4 @@ def until(page: Any, expression: str) -> None:
     while not page.evaluate(asked):
         if time.monotonic() > late:
             raise AssertionError(f"not within {PATIENCE_MS / 1000:.0f} s: {expression}")
-        page.wait_for_timeout(50)
+        page.wait_for_timeout(100)
