@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from cotenant.cli.root import cli
+from cotenant.edge.engines import processes
 
 pytest.importorskip("aiohttp")
 
@@ -352,34 +353,122 @@ def test_a_gateway_that_was_killed_adopts_its_engines_and_stops_its_orphans(own)
     assert one.chat("alpha")[0] == 200
 
 
-def test_a_reload_keeps_engines_that_stay_the_same_and_loses_nobody(own):
+def replanned(one: Gateway, **changes: dict) -> None:
+    """Change replicas of its plan (None: leave one out), and say SIGHUP."""
+    document = json.loads(json.dumps(one.document))
+    for row in document["replicas"]:
+        row |= changes.get(row["model"]) or {}
+    for place in (document, *document["gpus"]):
+        place["replicas"] = [
+            row for row in place["replicas"] if changes.get(row["id"].removesuffix("-1"), {}) is not None
+        ]
+    one.document = document
+    (one.folder / "plan.json").write_text(json.dumps(document))
+    seen = one.logged().count('"reloaded"')
+    one.process.send_signal(signal.SIGHUP)
+    end = time.monotonic() + 15
+    while one.logged().count('"reloaded"') == seen and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def settled(one: Gateway, wait_s: float = 20) -> list[str]:
+    """The states of its replicas, once none retires or loads."""
+    end = time.monotonic() + wait_s
+    while time.monotonic() < end:
+        rows = one.status()["replicas"]
+        if all(row["state"] == "ready" and not row["retires"] for row in rows):
+            return [row["id"] for row in rows]
+        time.sleep(0.05)
+    raise AssertionError(one.logged())
+
+
+def test_a_reload_keeps_engines_that_stay_the_same(own):
     models = {"alpha": 100 * MIB, "beta": 100 * MIB}
     one = own(document=plan_document(models, 300 * MIB))
     for model in models:
         one.wait_for(model, "ready")
-    before = sorted(one.engines())
+    before = set(one.engines())
     (one.folder / "plan.json").write_text("{}")
     one.process.send_signal(signal.SIGHUP)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 15
     while '"reload_refused"' not in one.logged() and time.monotonic() < end:
         time.sleep(0.05)
     assert one.chat("beta")[0] == 200
-    document = dict(one.document, replicas=one.document["replicas"][:1], gpus=[dict(one.document["gpus"][0])])
-    document["gpus"][0]["replicas"] = document["gpus"][0]["replicas"][:1]
-    (one.folder / "plan.json").write_text(json.dumps(document))
-    one.stub("alpha", token_s=0.05)
-    stream = one.stream("alpha", max_tokens=20)
+    one.stub("beta", token_s=0.05)
+    stream = one.stream("beta", max_tokens=20)
     stream.readline()
-    one.process.send_signal(signal.SIGHUP)
-    time.sleep(0.3)
-    status = one.chat("alpha", max_tokens=1)[0]  # waits in the socket's queue, or for the next gateway
-    assert stream.read().rstrip().endswith(b"[DONE]")
-    assert status == 200
+    replanned(one, beta=None)
+    assert one.chat("beta")[0] == 404
+    assert stream.read().rstrip().endswith(b"[DONE]")  # what has begun goes on
+    assert settled(one) == ["alpha-1"]
     assert [model["id"] for model in one.ask("/v1/models")[2]["data"]] == ["alpha"]
     (after,) = one.engines()
     assert after in before
-    assert one.logged().count('"engine_adopted"') == 1
-    assert one.logged().count('"orphan_stopped"') == 1
+    assert '"stay": ["alpha-1"], "start": [], "retire": ["beta-1"]' in one.logged()
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_reload_under_load_loses_nobody(own, beside):
+    """Where there is room the new engine is warm before the old one stops; else the old one stops first."""
+    models = {"alpha": 100 * MIB, "beta": 100 * MIB}
+    one = own(document=plan_document(models, (320 if beside else 220) * MIB))
+    for model in models:
+        one.wait_for(model, "ready")
+    before, answers, over = set(one.engines()), [], threading.Event()
+
+    def ask(model: str) -> None:
+        while not over.is_set():
+            answers.append((model, one.chat(model, max_tokens=2)[0]))
+
+    clients = [threading.Thread(target=ask, args=(model,)) for model in ("alpha", "alpha", "beta")]
+    for client in clients:
+        client.start()
+    held = []
+    replanned(one, alpha={"n_ctx": 1024})
+    for _ in range(10):
+        held.append(one.status()["devices"][0]["held_bytes"])
+        time.sleep(0.05)
+    assert settled(one) == ["beta-1", "alpha-1"]
+    over.set()
+    for client in clients:
+        client.join(20)
+    assert {status for _, status in answers} == {200}
+    assert max(held) <= (320 if beside else 220) * MIB
+    assert len(set(one.engines()) & before) == 1  # beta's
+    lines = [json.loads(line) for line in one.logged().splitlines()]
+    events = [line["event"] for line in lines if line.get("replica") == "alpha-1"]
+    order = ["engine_started", "engine_ready", "engine_stops", "engine_gone"] if beside else [
+        "engine_stops", "engine_gone", "engine_started", "engine_ready",
+    ]  # fmt: skip
+    assert events == ["engine_started", "engine_ready", *order]
+    replanned(one, alpha={"n_ctx": 2048})  # and back again
+    settled(one)
+    assert one.chat("alpha")[0] == one.chat("beta")[0] == 200
+
+
+def test_a_gateway_that_is_killed_between_two_plans_keeps_the_new_engine_only(own):
+    one = own(document=plan_document({"alpha": 100 * MIB}, 300 * MIB))
+    one.wait_for("alpha", "ready")
+    (old,) = one.engines()
+    one.stub("alpha", token_s=0.2)
+    stream = one.stream("alpha", max_tokens=100)
+    stream.readline()  # the old engine cannot go yet
+    replanned(one, alpha={"n_ctx": 1024})
+    end = time.monotonic() + 15
+    while one.logged().count('"engine_ready"') < 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    both = set(one.engines())
+    assert old in both
+    assert len(both) == 2
+    one.process.kill()
+    one.process.wait()
+    one.process.stdout.close()
+    one.start()
+    one.wait_for("alpha", "ready")
+    assert set(one.engines()) == both - {old}
+    assert one.logged().count('"engine_adopted"') == one.logged().count('"orphan_stopped"') == 1
+    assert processes.start_of(old) is None
+    assert one.chat("alpha")[0] == 200
 
 
 def test_keys(own, tmp_path):

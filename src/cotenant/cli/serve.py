@@ -86,7 +86,7 @@ def command(plan: str, dry_run: bool, as_json: bool, binaries: tuple[str, ...], 
     return run(fleet, options, ready=ready)
 
 
-def _gateway(told: dict[str, object], check: Callable[[], object]) -> tuple[Callable[..., int], Options]:
+def _gateway(told: dict[str, object], again: Callable[[], Fleet]) -> tuple[Callable[..., int], Options]:
     """(run, options). aiohttp is loaded only now."""
     from cotenant.errors import InputError
 
@@ -94,10 +94,10 @@ def _gateway(told: dict[str, object], check: Callable[[], object]) -> tuple[Call
         from cotenant.edge.gateway.run import run
     except ImportError as error:
         raise InputError(f"serving needs {error.name}", hint="pip install 'cotenant[serve]'") from None
-    return run, _options(told, check)
+    return run, _options(told, again)
 
 
-def _options(told: dict[str, object], check: Callable[[], object]) -> Options:
+def _options(told: dict[str, object], again: Callable[[], Fleet]) -> Options:
     from cotenant.edge.gateway.keys import read_engine_keys, read_keys
     from cotenant.edge.gateway.routes import Limits
     from cotenant.edge.gateway.run import Options
@@ -118,7 +118,8 @@ def _options(told: dict[str, object], check: Callable[[], object]) -> Options:
         anonymous=bool(told["allow_anonymous"]),
         prestart=not told["no_prestart"],
         quiet=bool(told["quiet"]),
-        check=check,
+        again=again,
+        keys_again=lambda: read_keys(keys) if isinstance(keys, Path) else None,
         limits=Limits(body_bytes=parse_bytes(told["max_body"])),
         settings=Settings(
             patience_ns=span("patience"),

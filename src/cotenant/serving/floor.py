@@ -12,14 +12,14 @@ from cotenant.serving.waiting import Request
 
 
 class Floor:
-    """The state. The last device of the ledger is host memory, where sleepers keep their weights.
+    """The state. Device `host_memory` of the ledger is where sleepers keep their weights.
 
     `now_ns` never goes back, whatever a clock says.
     """
 
     __slots__ = (
-        "by_name", "draining_ns", "effects", "ledger", "models", "now_ns", "replicas", "requests", "review_ns",
-        "settings",
+        "by_name", "draining_ns", "effects", "host_memory", "ledger", "models", "now_ns", "replicas", "requests",
+        "review_ns", "settings",
     )  # fmt: skip
 
     def __init__(
@@ -32,6 +32,7 @@ class Floor:
         self.effects: list[Effect] = []
         self.requests: dict[int, Request] = {}
         self.ledger = Ledger([*capacity, settings.host_bytes])
+        self.host_memory = len(capacity)
         self.models = [
             Model(place, one.name, one.priority, one.limit_ns, one.service_ns) for place, one in enumerate(models)
         ]
@@ -42,10 +43,13 @@ class Floor:
         for replica in self.replicas:
             self.models[replica.model].replicas.append(replica)
 
-    @property
-    def host_memory(self) -> int:
-        """The number of the host's memory in the ledger."""
-        return len(self.ledger.capacity) - 1
+    def wanted(self, replica: Replica) -> bool:
+        """Whether it may take more work: one that retires may not, unless its model has left the plan with it."""
+        return not replica.retires or not self.serves(self.models[replica.model])
+
+    def serves(self, model: Model) -> bool:
+        """Whether the plan has the model still."""
+        return self.by_name.get(model.name) is model
 
     def review_at(self, moment_ns: int) -> None:
         """Look at the decisions again at that moment, or sooner."""

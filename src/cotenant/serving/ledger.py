@@ -18,6 +18,14 @@ class Ledger:
         self.others = [0] * len(self.capacity)  # bytes that the driver says others hold
         self.holders: dict[int, tuple[tuple[int, ...], int]] = {}
 
+    def resize(self, device: int, capacity: int) -> None:
+        """What is ours to give of a device from now on; the next number is a new device's."""
+        if device == len(self.capacity):
+            self.capacity.append(capacity)
+            self.held.append(0)
+            self.others.append(0)
+        self.capacity[device] = capacity
+
     def free(self, device: int) -> int:
         """What is left; negative where others have taken more than we left them."""
         return self.capacity[device] - self.others[device] - self.held[device]

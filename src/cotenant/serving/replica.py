@@ -30,7 +30,8 @@ LEAVING = (State.DRAINING, State.FALLING_ASLEEP, State.STOPPING)
 class Replica:
     """`since_ns`: when it came up last; `used_ns`: when it last had a request; `until_ns`: when its state counts
     as hung; `retry_ns`: not to be started before; `generation` counts its processes.
-    `failures` in a row since its last answer, `failed_starts` since it was up."""
+    `failures` in a row since its last answer, `failed_starts` since it was up; `retires`: a new plan wants it no
+    more."""
 
     __slots__ = (
         "failed_starts",
@@ -40,6 +41,7 @@ class Replica:
         "index",
         "model",
         "reason",
+        "retires",
         "retry_ns",
         "running",
         "since_ns",
@@ -57,7 +59,7 @@ class Replica:
         self.since_ns = self.used_ns = self.retry_ns = 0
         self.until_ns: int | None = None
         self.running: dict[int, Request] = {}
-        self.sleeps_next = False
+        self.sleeps_next = self.retires = False
         self.reason = ""
 
     @property

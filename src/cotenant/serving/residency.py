@@ -54,7 +54,7 @@ class Residency:
                 return False
             if state is State.READY and len(replica.running) < replica.host.slots:
                 return False
-            down = down or state in (State.STOPPED, State.ASLEEP)
+            down = down or (state in (State.STOPPED, State.ASLEEP) and self.floor.wanted(replica))
         return down
 
     def _meet(self, model: Model, blocked: set[int]) -> set[int]:
@@ -63,7 +63,7 @@ class Residency:
         spare = any(replica.state in UP for replica in model.replicas)  # one more: only where there is room
         kept: set[int] = set()
         for replica in model.replicas:
-            if replica.state not in (State.STOPPED, State.ASLEEP):
+            if replica.state not in (State.STOPPED, State.ASLEEP) or not self.floor.wanted(replica):
                 continue
             if replica.retry_ns > floor.now_ns:
                 floor.review_at(replica.retry_ns)

@@ -6,20 +6,19 @@ to be done in `take()`. Timers: call `tick` at `next_ns()`, or later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from cotenant.policy.dispatch import least_loaded
-from cotenant.policy.refusal import expected_wait, must_refuse, retry_after_s
+from cotenant.serving.door import broken, refusal
 from cotenant.serving.effects import Cancel, Effect, Refuse, Send
 from cotenant.serving.floor import Floor
+from cotenant.serving.migration import Migration
 from cotenant.serving.replica import Model, Replica, State
 from cotenant.serving.residency import Residency
-from cotenant.serving.settings import SECOND, Hosted, Served, Settings
+from cotenant.serving.settings import Hosted, Served, Settings
 from cotenant.serving.supervisor import Supervisor
 from cotenant.serving.waiting import Request
-
-_SERVING = (State.READY, State.SUSPECT, State.DRAINING)
 
 
 class Router:
@@ -35,8 +34,8 @@ class Router:
         self.floor = Floor(hosts, models, capacity, settings or Settings())
         self.supervisor = Supervisor(self.floor)
         self.residency = Residency(self.floor, self.supervisor)
+        self.migration = Migration(self.floor, self.supervisor)
         self._deadlines: list[tuple[int, int]] = []
-        self._stops_engines = True
 
     # --- what may be asked ---
 
@@ -62,12 +61,11 @@ class Router:
 
     @property
     def drained(self) -> bool:
-        """After `drain`: whether every request has ended, and every engine of ours is stopped that is to be."""
+        """After `drain`: whether every request has ended, and every engine of ours is stopped."""
         floor = self.floor
         if floor.draining_ns is None or floor.requests:
             return False
-        ours = (one for one in floor.replicas if one.host.ours)
-        return not self._stops_engines or all(one.state is State.STOPPED for one in ours)
+        return all(one.state is State.STOPPED for one in floor.replicas if one.host.ours)
 
     # --- requests ---
 
@@ -86,9 +84,9 @@ class Router:
         deadline = floor.now_ns + floor.settings.deadline_ns if deadline_ns is None else deadline_ns
         urgency = known.priority if priority is None else priority
         found = Request(request, known.index, client, urgency, floor.now_ns, deadline)
-        refusal = self._refusal(known, found)
-        if refusal is not None:
-            floor.effects.append(refusal)
+        refused = refusal(floor, known, found)
+        if refused is not None:
+            floor.effects.append(refused)
             return
         floor.requests[request] = found
         heappush(self._deadlines, (deadline, request))
@@ -191,10 +189,22 @@ class Router:
         if any(one.state not in (State.STOPPED, State.ASLEEP) for one in known.replicas):
             return
         for replica in known.replicas:
+            if replica.retires:
+                continue
             wanted = replica.host.awake_bytes if replica.state is State.ASLEEP else replica.host.start_bytes
             if replica.retry_ns <= floor.now_ns and floor.ledger.fits(replica.index, replica.host.devices, wanted):
                 (self.supervisor.wake if replica.state is State.ASLEEP else self.supervisor.start)(replica)
                 return
+
+    def replan(
+        self, now_ns: int, hosts: Sequence[Hosted], models: Sequence[Served], capacity: Mapping[int, int],
+        kept: Sequence[int | None],
+    ) -> list[int]:  # fmt: skip
+        """A new plan takes the place of this one, engine by engine (see `Migration.begin`)."""
+        self._at(now_ns)
+        found = self.migration.begin(hosts, models, capacity, kept)
+        self._settle(None)
+        return found
 
     def measured(self, now_ns: int, device: int, others_bytes: int) -> None:
         """What the driver says that others hold of a device."""
@@ -220,11 +230,9 @@ class Router:
                 self._refuse(found, 503, "shutting_down", "the gateway is shutting down")
         self._settle(None)
 
-    def drain(self, now_ns: int, *, stop_engines: bool = True) -> None:
-        """Take nothing new, let what is here end (for `drain_ns` at most), then stop all engines of ours, unless
-        they are to be taken over."""
+    def drain(self, now_ns: int) -> None:
+        """Take nothing new, let what is here end (for `drain_ns` at most), then stop all engines of ours."""
         floor = self._at(now_ns)
-        self._stops_engines = stop_engines
         if floor.draining_ns is None:
             floor.draining_ns = floor.now_ns + floor.settings.drain_ns
         self._settle(None)
@@ -249,7 +257,9 @@ class Router:
             if one.waiting.count:
                 self._serve(one)
         self.residency.decide()
-        if floor.draining_ns is not None and not floor.requests and self._stops_engines:
+        if floor.draining_ns is None:
+            self.migration.decide()
+        elif not floor.requests:
             self._stop_all()
 
     def _serve(self, model: Model) -> None:
@@ -268,6 +278,8 @@ class Router:
         for one in model.replicas:
             if one.state is not State.READY or len(one.running) >= one.host.slots:
                 continue
+            if one.retires and not one.host.ours and not self.floor.wanted(one):
+                continue  # nobody stops it: who is new goes elsewhere
             if found is None or least_loaded((len(found.running), len(one.running)), 2):
                 found = one
         return found
@@ -300,49 +312,10 @@ class Router:
 
     def _give_up(self, model: Model) -> None:
         """Where no replica starts, try after try, those that wait are told now rather than at the end."""
-        floor = self.floor
-        limit = floor.settings.broken_after
-        for one in model.replicas:
-            if one.failed_starts < limit or one.state not in (State.STOPPED, State.STOPPING):
-                return
-        broken = model.replicas
-        if broken:
-            again = max(1, -((floor.now_ns - min(one.retry_ns for one in broken)) // SECOND))
-            for request in model.waiting.requests():
-                self._refuse(
-                    request,
-                    503,
-                    "engine_failed",
-                    f"{model.name} does not start: {broken[0].reason.partition(': ')[0]}",
-                    again,
-                )
-
-    def _refusal(self, model: Model, request: Request) -> Refuse | None:
-        """Why a request is not even let in."""
-        floor = self.floor
-        if floor.draining_ns is not None:
-            return Refuse(request.id, 503, "shutting_down", "the gateway is shutting down", 5)
-        if request.deadline_ns <= floor.now_ns:
-            return Refuse(request.id, 504, "deadline", "the deadline is over")
-        slots = free = 0
-        for one in model.replicas:
-            if one.state in _SERVING:
-                slots += one.host.slots
-                free += one.free_slots
-        ahead = model.waiting.ahead(request.priority)
-        if free > ahead:
-            return None
-        wait = expected_wait(ahead + 1, slots, model.service_ns)
-        limit = request.deadline_ns - floor.now_ns
-        if model.limit_ns is not None and slots:
-            limit = min(limit, model.limit_ns)
-        if not must_refuse(model.waiting.count, floor.settings.most_waiting, wait, limit):
-            return None
-        again = retry_after_s(wait, limit)
-        return Refuse(
-            request.id, 429, "queue_full",
-            f"{model.name}: {model.waiting.count} requests wait, about {wait / SECOND:.1f} s", again,
-        )  # fmt: skip
+        found = broken(self.floor, model)
+        for request in model.waiting.requests() if found is not None else ():
+            reason, again = found or ("", 0)
+            self._refuse(request, 503, "engine_failed", reason, again)
 
     def _expired(self, request: Request) -> None:
         """Its deadline has passed. An engine that gave no byte of it is in doubt."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from cotenant.edge.gateway.figures import Figures
@@ -14,6 +16,7 @@ from cotenant.serving.from_plan import Fleet
 from cotenant.serving.router import Router
 from cotenant.serving.settings import SECOND, Settings
 
+HOST_MEMORY = "host memory"
 Doing = Start | Stop | Sleep | Wake | Probe
 
 
@@ -84,7 +87,8 @@ class Core:
     def __init__(self, fleet: Fleet, settings: Settings, log: Log) -> None:
         self.fleet, self.log = fleet, log
         self.router = Router(fleet.hosts, fleet.models, fleet.devices.bytes, settings)
-        self.figures = Figures(self.router, fleet.devices.names)
+        self.devices = [*fleet.devices.names, HOST_MEMORY]  # by number in the ledger
+        self.figures = Figures(self.router, self.devices)
         self.tickets: dict[int, Ticket] = {}
         self.hands: Hands | None = None
         self._count = 0
@@ -96,10 +100,28 @@ class Core:
         """The clock that never goes back."""
         return time.monotonic_ns()
 
+    def expect(self, models: Iterable[str]) -> None:
+        """Wake those for which traffic is expected, where there is room."""
+        for name in models:
+            self.router.expect(self.now_ns, name)
+        self.pump()
+
     def number(self) -> int:
         """A new request's number."""
         self._count += 1
         return self._count
+
+    # --- plans ---
+
+    def replan(self, fleet: Fleet, kept: Sequence[int | None]) -> list[int]:
+        """Another plan, engine by engine; `kept`: for each of its replicas the one that goes on as it is. Their
+        numbers."""
+        names, sizes = fleet.devices.names, fleet.devices.bytes
+        self.devices += [name for name in names if name not in self.devices]
+        numbers = [self.devices.index(name) for name in names]
+        hosts = [replace(one, devices=tuple(numbers[device] for device in one.devices)) for one in fleet.hosts]
+        self.fleet = fleet
+        return self.router.replan(self.now_ns, hosts, fleet.models, dict(zip(numbers, sizes, strict=True)), kept)
 
     # --- requests ---
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from cotenant.serving.replica import State
 from cotenant.serving.router import Router
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -12,8 +15,8 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 
 class Figures:
     """Counted as it happens; gauges are read off the router when somebody asks."""
 
-    def __init__(self, router: Router, devices: tuple[str, ...]) -> None:
-        self._router, self.devices = router, devices
+    def __init__(self, router: Router, devices: Sequence[str]) -> None:
+        self._router, self._devices = router, devices
         self._registry = registry = CollectorRegistry(auto_describe=False)
         self.requests = Counter(
             "cotenant_requests",
@@ -70,11 +73,14 @@ class Figures:
         for model in floor.models:
             self._waiting.labels(model.name).set(model.waiting.count)
         self._state.clear()
+        self._running.clear()
         for replica in floor.replicas:
-            self._running.labels(replica.host.id).set(len(replica.running))
+            if replica.retires and replica.state is State.STOPPED:
+                continue
+            self._running.labels(replica.host.id).inc(len(replica.running))
             up = float(replica.free_slots > 0 or bool(replica.running))
             self._state.labels(replica.host.id, replica.state.name.lower()).set(up)
-        for place, name in enumerate((*self.devices, "host memory")):
+        for place, name in enumerate(self._devices):
             self._held.labels(name).set(floor.ledger.held[place])
             self._capacity.labels(name).set(floor.ledger.capacity[place])
         return generate_latest(self._registry)

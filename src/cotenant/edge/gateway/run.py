@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
-import socket
-import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,7 +35,6 @@ from cotenant.serving.from_plan import Fleet
 from cotenant.serving.replica import State
 from cotenant.serving.settings import Settings
 
-_KEPT = "COTENANT_LISTENS_ON"  # the socket's number, from a gateway to the one that follows it in its process
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -56,7 +52,8 @@ class Options:
     quiet: bool = False
     limits: Limits = field(default_factory=Limits)
     settings: Settings = field(default_factory=Settings)
-    check: Callable[[], object] = lambda: None  # reads the plan anew before a reload; raises where it is unsound
+    again: Callable[[], Fleet] | None = None  # reads the plan anew; raises where it is unsound
+    keys_again: Callable[[], Keys | None] = lambda: None
 
 
 def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda url: None) -> int:
@@ -70,21 +67,22 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
             f"{options.host} can be reached by others, and no keys are given",
             hint="--api-keys FILE, or --allow-anonymous where the network itself is closed",
         )
-    mine = [one.id for one in fleet.launches if not one.url and one.port == options.port]
-    if mine and options.port:
-        raise InputError(f"the plan gives port {options.port} to {mine[0]}", hint="--port N")
+    _check_port(fleet, options.port)
     log = Log(quiet=options.quiet)
     check_hardware(fleet, log)
     journal = Journal(options.state, lambda reason: log.event("journal_not_written", reason=reason))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            kept = runner.run(_serve(fleet, options, journal, log, ready, local))
+            runner.run(_serve(fleet, options, journal, log, ready, local))
     finally:
         journal.close()
-    if kept is not None:
-        os.environ[_KEPT] = str(kept)
-        os.execv(sys.executable, [sys.executable, "-m", "cotenant", *sys.argv[1:]])
     return 0
+
+
+def _check_port(fleet: Fleet, port: int) -> None:
+    mine = [one.id for one in fleet.launches if not one.url and one.port == port]
+    if mine and port:
+        raise InputError(f"the plan gives port {port} to {mine[0]}", hint="--port N")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -99,8 +97,8 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _serve(
     fleet: Fleet, options: Options, journal: Journal, log: Log, ready: Callable[[str], None], local: bool
-) -> int | None:
-    """Until the end; the listening socket where it is a reload."""
+) -> None:
+    """Until the end."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(max_workers=16, thread_name_prefix="engine"))
     core = Core(fleet, options.settings, log)
@@ -123,27 +121,22 @@ async def _serve(
         reason = error.strerror or str(error)
         raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}", hint="--port N") from None
     watch.run()
-    end = End(core, options.check)
+    end = End(core)
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, end.stop)
-    loop.add_signal_handler(signal.SIGHUP, end.reload)
+    reload = Reload(core, hands, routes, options)
+    loop.add_signal_handler(signal.SIGHUP, reload.begin)
     foresight = loop.create_task(_expect(core))
     gc.collect()
     gc.freeze()
     if options.prestart:
-        for model in fleet.models:
-            core.router.expect(core.now_ns, model.name)
-        core.pump()
+        core.expect(one.name for one in fleet.models)
     port = listening.sockets[0].getsockname()[1]
     log.event("serving", host=options.host, port=port, models=[one.name for one in fleet.models])
     ready(f"http://{options.host}:{port}")
     await end.came.wait()
-    kept = os.dup(listening.sockets[0].fileno()) if end.reloads else None
-    if kept is not None:
-        os.set_inheritable(kept, True)
-        listening.close()  # who comes now waits in the socket's queue for the next gateway
-    log.event("draining", requests=len(core.tickets), reload=end.reloads or None)
-    core.router.drain(core.now_ns, stop_engines=not end.reloads)
+    log.event("draining", requests=len(core.tickets))
+    core.router.drain(core.now_ns)
     core.pump()
     while not core.router.drained:
         await asyncio.sleep(0.02)
@@ -157,16 +150,14 @@ async def _serve(
             await server.shutdown(1.0)
     await relay.close()
     log.event("stopped")
-    return kept
 
 
 class End:
-    """How the gateway comes to its end: by a drain, or by a reload that keeps the engines."""
+    """How the gateway comes to its end."""
 
-    def __init__(self, core: Core, check: Callable[[], object]) -> None:
-        self.came, self.reloads = asyncio.Event(), False
-        self._core, self._check = core, check
-        self._task: asyncio.Task[None] | None = None
+    def __init__(self, core: Core) -> None:
+        self.came = asyncio.Event()
+        self._core = core
 
     def stop(self) -> None:
         """SIGTERM: the first one drains; a second one does not wait for requests any longer."""
@@ -177,40 +168,55 @@ class End:
             core.pump()
         self.came.set()
 
-    def reload(self) -> None:
-        """SIGHUP: if the plan as it stands now can be served, let requests end and begin anew with it."""
+
+class Reload:
+    """SIGHUP: the plan, the fleet and the keys as they stand now. If they cannot be served, all stays as it is."""
+
+    def __init__(self, core: Core, hands: EngineHands, routes: Routes, options: Options) -> None:
+        self._core, self._hands, self._routes, self._options = core, hands, routes, options
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """One at a time."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._reload())
 
     async def _reload(self) -> None:
+        log = self._core.log
         try:
-            await asyncio.to_thread(self._check)
+            fleet, keys = await asyncio.to_thread(self._read)
         except CotenantError as error:
-            self._core.log.event("reload_refused", reason=error.message, hint=error.hint or None)
-            return
-        if not self.came.is_set():
-            self.reloads = True
-            self.came.set()
+            log.event("reload_refused", reason=error.faults()[0].message, hint=error.faults()[0].hint or None)
+        except Exception as error:
+            log.fault("the plan could not be read anew", error)
+        else:
+            self._routes.keys = keys
+            log.event("reloaded", **self._hands.replan(fleet))
+            if self._options.prestart:
+                self._core.expect(one.name for one in fleet.models)
+
+    def _read(self) -> tuple[Fleet, Keys | None]:
+        if self._options.again is None:
+            raise InputError("there is nothing to read anew")
+        fleet = self._options.again()
+        _check_port(fleet, self._options.port)
+        check_hardware(fleet, self._core.log)
+        return fleet, self._options.keys_again() if self._options.keys is not None else None
 
 
 async def _listen(server: GuardedServer, options: Options) -> asyncio.Server:
-    """On the socket of the gateway before a reload, or on one of our own."""
     loop = asyncio.get_running_loop()
-    kept = os.environ.pop(_KEPT, "")
-    if kept.isdigit():
-        return await loop.create_server(server, sock=socket.socket(fileno=int(kept)), backlog=1024)
     return await loop.create_server(server, options.host, options.port, backlog=1024)
 
 
 async def _expect(core: Core) -> None:
     """Wake models ahead of the hours in which their traffic is above its mean, where there is room."""
-    while core.fleet.hours:
+    while True:
         await asyncio.sleep(60)
         for one in core.fleet.hours:
             soon = datetime.now(ZoneInfo(one.timezone)) + timedelta(minutes=5)
             if is_expected(one.weights, soon.hour):
-                core.router.expect(core.now_ns, one.model)
-        core.pump()
+                core.expect([one.model])
 
 
 def _with_limit(server: GuardedServer, most: int) -> Callable[..., web.BaseRequest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from cotenant.edge.gateway.core import Core
+from cotenant.edge.gateway.core import HOST_MEMORY, Core
 from cotenant.serving.replica import State
 from cotenant.units import format_bytes
 
@@ -30,7 +30,9 @@ def status_document(core: Core) -> dict[str, Any]:
     return {
         "draining": floor.draining_ns is not None,
         "models": [
-            {"name": one.name, "waiting": one.waiting.count, "priority": one.priority} for one in floor.models
+            {"name": one.name, "waiting": one.waiting.count, "priority": one.priority}
+            for one in floor.models
+            if floor.serves(one) or one.waiting.count
         ],
         "replicas": [
             {
@@ -40,16 +42,17 @@ def status_document(core: Core) -> dict[str, Any]:
                 "running": len(one.running),
                 "slots": one.host.slots,
                 "held_bytes": floor.ledger.holds(one.index),
+                "retires": one.retires,
                 "failures": one.failures,
                 "reason": one.reason if one.failures else "",
             }
             for one in floor.replicas
+            if not (one.retires and one.state is State.STOPPED)
         ],
         "devices": [
             {"name": name, "held_bytes": held, "capacity_bytes": capacity}
-            for name, held, capacity in zip(
-                core.fleet.devices.names, floor.ledger.held, floor.ledger.capacity, strict=False
-            )
+            for name, held, capacity in zip(core.devices, floor.ledger.held, floor.ledger.capacity, strict=True)
+            if name != HOST_MEMORY
         ],
     }
 
@@ -83,6 +86,7 @@ def _replica(one: dict[str, Any]) -> str:
     held = format_bytes(one["held_bytes"]) if one["held_bytes"] else "-"
     asleep = one["state"] == State.STOPPED.name.lower()
     state = f"<span class=quiet>{one['state']}</span>" if asleep else one["state"].replace("_", " ")
+    state += " <span class=quiet>retires</span>" if one["retires"] else ""
     return (
         f"<tr><td>{escape(one['id'])}<td class=model>{escape(one['model'])}<td>{state}{reason}"
         f"<td class=number>{one['running']} / {one['slots']}<td class=number>{held}"

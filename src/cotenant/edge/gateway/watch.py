@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cotenant.domain.running import EngineProcess, Health
 from cotenant.edge.engines import processes
@@ -27,7 +28,8 @@ class Watch:
 
     def __init__(self, hands: EngineHands) -> None:
         self.hands, self.core = hands, hands.core
-        self._driver = cards.driver() if any(one.launch.devices for one in hands.engines) else None
+        self._driver: Any | None = None
+        self._asked = False
         self._tasks: list[asyncio.Task[None]] = []
 
     def run(self) -> None:
@@ -137,6 +139,8 @@ class Watch:
     async def _on_cards(self) -> dict[int, int]:
         """What the driver says that is not ours to give, by device of the ledger."""
         floor = self.core.router.floor
+        if not self._asked and any(one.launch.devices for one in self.hands.engines):
+            self._asked, self._driver = True, cards.driver()
         if self._driver is None:
             return {}
         places = {
