@@ -205,6 +205,7 @@ def plan(
     seed: int = 0,
     previous: PlanSource | None = None,
     time_limit: str | None = None,
+    workers: int | None = 1,
     calibration: bool = True,
     aiconfigurator: bool = True,
     progress: Callable[[str], None] | None = None,
@@ -218,10 +219,14 @@ def plan(
     costs (`relaxations`). After `time_limit` (``10s``) the best plan known by then is taken; `deterministic` is
     then false, since another machine may know another. Estimates follow what was measured, unless `calibration` is
     false, and step times are combined with AIConfigurator's where it is installed, unless `aiconfigurator` is
-    false. `progress` is told what is being done. Where nothing fits
-    the nearest plan comes back, with `feasible` false and what each model without a place lacks.
+    false. Fleets of hundreds are sized and packed by `workers` processes (None: as many as cores), with the same
+    plan; a script that asks for several needs ``if __name__ == "__main__"``. `progress` is told what is being
+    done. Where nothing fits the nearest plan comes back, with `feasible` false and what each model without a
+    place lacks.
     """
+    from cotenant.edge.crews import crew_of
     from cotenant.planning.change import plan_change
+    from cotenant.planning.crew import working
     from cotenant.planning.promise import keep_promises
     from cotenant.planning.solve import plan_fleet
 
@@ -238,7 +243,8 @@ def plan(
             return plan_fleet(question, priced=why, progress=tell)
         return keep_promises(question, _replayer(question, seed, tell), progress=tell)
 
-    return _calibrated(made, calibration, aiconfigurator)
+    with crew_of(workers) as crew, working(crew):
+        return _calibrated(made, calibration, aiconfigurator)
 
 
 def _calibrated(make: Callable[[], Answer], calibration: bool, aiconfigurator: bool) -> Answer:

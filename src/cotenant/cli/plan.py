@@ -115,7 +115,7 @@ def command(
     with progress() as report:
         plan = api.plan(
             fleet, replay=replay, why=priced, seed=seed, previous=previous, time_limit=time_limit,
-            progress=report, **known,
+            workers=None, progress=report, **known,
         )  # fmt: skip
     _written(document := plan_document(plan, catalogue=VERSION), output)
     if as_json:

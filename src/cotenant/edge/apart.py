@@ -10,10 +10,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def each_apart(function: Callable[[T], R], items: Sequence[T], *, workers: int | None = None) -> Iterator[R]:
     """`function` of each item, in order. `function` and items must pickle; one worker or one item stays here."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    count = min(workers or cores, len(items))
+    count = min(workers or cores(), len(items))
     if count <= 1:
         yield from map(function, items)
         return

@@ -21,12 +21,19 @@ class IdentityCache(Generic[T]):
 
     def get(self, objects: tuple[object, ...], key: Hashable, compute: Callable[[], T]) -> T:
         """The stored result, or that of `compute`."""
-        full = (*map(id, objects), key)
-        entry = self._entries.get(full)
+        entry = self._entries.get((*map(id, objects), key))
         if entry is not None:
             return entry[1]
         value = compute()
-        self._entries[full] = (objects, value)
+        self.put(objects, key, value)
+        return value
+
+    def has(self, objects: tuple[object, ...], key: Hashable) -> bool:
+        """Whether a result is stored."""
+        return (*map(id, objects), key) in self._entries
+
+    def put(self, objects: tuple[object, ...], key: Hashable, value: T) -> None:
+        """Store a result that was come by otherwise."""
+        self._entries[(*map(id, objects), key)] = (objects, value)
         if len(self._entries) > self._size:
             self._entries.popitem(last=False)
-        return value

@@ -3,22 +3,27 @@
 For hundreds of models the relaxation over all of them takes longer than it is worth: memory alone bounds such
 fleets to within a per cent or so of it (`resource_bound`), because many models leave little room unused by chance.
 Each part is a whole problem with its own cards, so nodes, pins and wishes hold in it as in any other; what it
-finds takes the place of what was there when it costs less.
+finds takes the place of what was there when it costs less. Of large fleets several parts that share no card are
+drawn before any is solved, so that a crew (`crew`) can solve them side by side; without one they are solved in
+turn, and what comes out is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
+from cotenant.planning.crew import crew_in_force
 from cotenant.planning.neighbourhoods import scattered
 from cotenant.planning.partition import trimmed
-from cotenant.planning.problem import Assignment, Card, Placement, Problem
+from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
 from cotenant.planning.relaxation import Relaxation
 from cotenant.planning.resource_bound import resource_bound, resource_prices
 from cotenant.planning.seating import Space, Unseated, assignments_of, seat_patterns
 from cotenant.planning.sites import Pattern, seats_of, sites_of
 
+_SIDE_BY_SIDE = 4  # parts of a large fleet that are drawn before any is solved
 _GENERATIONS = 30
 _DIVE_ROUNDS = 200
 _SEARCH_NODES = 200_000
@@ -34,11 +39,32 @@ def improve_by_blocks(
     little work, large ones most of the rest.
     """
     search = _Blocks(problem, start)
-    for turn, models in enumerate(models for models, count in parts for _ in range(count)):
-        if search.cost <= enough + _TOLERANCE:
-            break
-        search.improve(turn, max(step, 10 * _TOLERANCE), models)
+    least, turn = max(step, 10 * _TOLERANCE), 0
+    for models, count in parts:
+        at_once = max(1, min(_SIDE_BY_SIDE, len(problem.names) // (2 * models)))
+        for first in range(0, count, at_once):
+            if search.cost <= enough + _TOLERANCE:
+                return search.assignments
+            turns = range(turn + first, turn + min(first + at_once, count))
+            search.improve(turns, least, models)
+        turn += count
     return search.assignments
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part as it was drawn: `models` and `usable` are the whole problem's numbers of its own, `cards` are
+    emptied, and what it finds must cost `most` or less."""
+
+    problem: Problem
+    models: tuple[int, ...]
+    cards: frozenset[int]
+    usable: tuple[int, ...]
+    most: float
+
+
+Chosen = tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]
+"""By model of a part: which of its ways, and the cards of each replica, in the part's numbers."""
 
 
 class _Blocks:
@@ -66,40 +92,46 @@ class _Blocks:
     def _weight(self, cards: Iterable[int]) -> float:
         return sum(self._problem.weight(self._problem.cards[card]) for card in sorted(cards))
 
-    def improve(self, turn: int, step: float, models_wanted: int) -> None:
-        """Draw a part, solve it, and keep what it finds where that costs `step` less or more."""
-        cards = self._draw(turn, models_wanted)
+    def improve(self, turns: Iterable[int], step: float, models_wanted: int) -> None:
+        """Draw a part a turn, no two on one card, solve them, and keep what each finds where that costs `step`
+        less or more."""
+        parts: list[_Part] = []
+        taken: set[int] = set()
+        for turn in turns:
+            cards = self._draw(turn, models_wanted, taken)
+            if cards:
+                parts.append(self._part(cards, step, taken))
+                taken.update(parts[-1].usable)
+        crew = crew_in_force() if len(parts) > 1 else None
+        found = map(_solved, parts) if crew is None else crew.each(_solved, parts)
+        for part, chosen in zip(parts, list(found), strict=True):
+            if chosen is not None:
+                self._take(chosen, part)
+
+    def _part(self, cards: set[int], step: float, taken: set[int]) -> _Part:
         models = sorted({request for card in cards for request in self._on[card]})
         cost = self._weight(cards)
-        usable = sorted({*cards, *self._unused(models, cost)})
-        part = part_of(self._problem, models, usable)
-        found = _solved(part, cost - step)
-        if found is not None:
-            self._take(found, part, models, cards, usable)
+        usable = sorted({*cards, *self._unused(models, cost, taken)})
+        return _Part(
+            part_of(self._problem, models, usable), tuple(models), frozenset(cards), tuple(usable), cost - step
+        )  # fmt: skip
 
-    def _take(
-        self,
-        found: Sequence[Assignment],
-        part: Problem,
-        models: Sequence[int],
-        cards: Iterable[int],
-        usable: Sequence[int],
-    ) -> None:
-        """What a part found, in this problem's numbers, instead of what was on `cards`."""
-        for card in cards:
+    def _take(self, chosen: Chosen, part: _Part) -> None:
+        """What a part found, in this problem's numbers, instead of what was on its cards."""
+        for card in part.cards:
             del self._on[card]
-        for one in found:
-            request = models[one.candidate.request]
-            ways = part.candidates[one.candidate.request]
-            candidate = self._problem.candidates[request][ways.index(one.candidate)]
-            places = tuple(tuple(usable[card] for card in group) for group in one.cards)
-            self._chosen[request] = Assignment(candidate, places)
+        for request, (way, groups) in zip(part.models, chosen, strict=True):
+            places = tuple(tuple(part.usable[card] for card in group) for group in groups)
+            self._chosen[request] = Assignment(self._problem.candidates[request][way], places)
             for card in self._chosen[request].each_card():
                 self._on.setdefault(card, set()).add(request)
 
-    def _draw(self, turn: int, most: int) -> set[int]:
-        """Cards whose models have no rank elsewhere; the more a card wastes, the likelier it is drawn."""
-        wastes = {card: self._waste(card) for card in sorted(self._on)}
+    def _draw(self, turn: int, most: int, taken: set[int]) -> set[int]:
+        """Cards whose models have no rank elsewhere, none of them `taken`; the more a card wastes, the likelier it
+        is drawn."""
+        wastes = {card: self._waste(card) for card in sorted(self._on) if card not in taken}
+        if not wastes:
+            return set()
         mean = sum(wastes.values()) / len(wastes)
         order = sorted(wastes, key=lambda card: (-scattered(turn, card) * (0.2 * mean + wastes[card]), card))
         models: set[int] = set()
@@ -119,8 +151,8 @@ class _Blocks:
         worth = sum(self._worth[request] / self._chosen[request].candidate.ranks for request in self._on[card])
         return max(0.0, self._problem.weight(self._problem.cards[card]) - worth)
 
-    def _unused(self, models: Sequence[int], budget: float) -> list[int]:
-        """Free cards, of each offer no more than these models could fill or `budget` pay."""
+    def _unused(self, models: Sequence[int], budget: float, taken: set[int]) -> list[int]:
+        """Free cards, none of them `taken`, of each offer no more than these models could fill or `budget` pay."""
         found: list[int] = []
         counts: dict[int, int] = {}
         most: dict[int, int] = {}
@@ -135,22 +167,22 @@ class _Blocks:
             limit = most.get(card.offer, 0)
             if weight > 0:
                 limit = min(limit, int(budget / weight + _TOLERANCE))
-            if number not in self._on and counts.get(card.offer, 0) < limit:
+            if number not in self._on and number not in taken and counts.get(card.offer, 0) < limit:
                 counts[card.offer] = counts.get(card.offer, 0) + 1
                 found.append(number)
         return found
 
 
 def part_of(problem: Problem, models: Sequence[int], cards: Sequence[int]) -> Problem:
-    """The problem of these models on these cards alone, both numbered anew in the order given."""
+    """The problem of these models on these cards alone, both numbered anew in the order given. Its ways are
+    without what the search never looks at, which would have to travel to a crew."""
     number = {request: place for place, request in enumerate(models)}
     chosen: tuple[Card, ...] = tuple(problem.cards[card] for card in cards)
     return replace(
         problem,
         names=tuple(problem.names[request] for request in models),
         candidates=tuple(
-            tuple(replace(way, request=place) for way in problem.candidates[request])
-            for place, request in enumerate(models)
+            tuple(_bare(way, place) for way in problem.candidates[request]) for place, request in enumerate(models)
         ),
         cards=chosen,
         apart=frozenset(
@@ -165,8 +197,26 @@ def part_of(problem: Problem, models: Sequence[int], cards: Sequence[int]) -> Pr
     )
 
 
-def _solved(part: Problem, most: float) -> tuple[Assignment, ...] | None:
-    """Assignments that cost `most` or less, or None where none was found."""
+def _bare(way: Candidate, place: int) -> Candidate:
+    nothing: Any = None
+    return replace(way, request=place, settings=nothing, demand=nothing, judged=nothing, members=(), reason="")
+
+
+def _solved(drawn: _Part) -> Chosen | None:
+    """Ways and cards that cost `most` or less, or None where none was found."""
+    found = _placed(drawn.problem, drawn.most)
+    if found is None:
+        return None
+    ways = drawn.problem.candidates
+    by_model = {one.candidate.request: one for one in found}
+    return tuple(
+        (next(place for place, way in enumerate(ways[model]) if way is by_model[model].candidate),
+         by_model[model].cards)
+        for model in range(len(ways))
+    )  # fmt: skip
+
+
+def _placed(part: Problem, most: float) -> tuple[Assignment, ...] | None:
     if resource_bound(part) > most + _TOLERANCE:
         return None
     space = Space(part, sites_of(part), seats_of(part))

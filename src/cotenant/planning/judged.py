@@ -7,32 +7,38 @@ from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import GpuOffer, ModelRequest
 from cotenant.engines import find_engine
-from cotenant.errors import UnsupportedError
 from cotenant.estimation.memory import estimate_memory
 from cotenant.planning.served import Served
 
 
 class Judged:
-    """Called, it gives the estimate of one replica of `request` with these settings, alone on a card of `offer`;
-    always the same object. It does not travel to other processes: whoever receives a way gives it a new one."""
+    """Called, it gives the estimate of one replica with these settings, alone on a card of its offer; always the
+    same object. It travels to other processes without what it is an estimate of, which `bind` gives back."""
 
-    __slots__ = ("_demand", "_made", "_offer", "_request", "_served", "_settings")
+    __slots__ = ("_demand", "_made", "_of", "_settings")
 
     def __init__(
         self,
-        request: ModelRequest,
-        offer: GpuOffer,
-        served: Served,
         settings: EngineSettings,
         demand: Demand,
+        of: tuple[ModelRequest, GpuOffer, Served] | None = None,
         made: Estimate | None = None,
     ) -> None:
-        self._request, self._offer, self._served = request, offer, served
-        self._settings, self._demand, self._made = settings, demand, made
+        self._settings, self._demand, self._of, self._made = settings, demand, of, made
+
+    def __reduce__(self) -> tuple[type[Judged], tuple[EngineSettings, Demand]]:
+        return Judged, (self._settings, self._demand)
+
+    def bind(self, request: ModelRequest, offer: GpuOffer, served: Served) -> None:
+        """Say what it is an estimate of."""
+        self._of = (request, offer, served)
 
     def __call__(self) -> Estimate:
+        """Made now, where it is not made yet."""
         if self._made is None:
-            self._made = judged(self._request, self._offer, self._served, self._settings, self._demand)
+            if self._of is None:
+                raise ValueError("an estimate that came from elsewhere is bound before it is looked at")
+            self._made = judged(*self._of, self._settings, self._demand)
         return self._made
 
 

@@ -135,7 +135,8 @@ class PatternSearch:
         core = compiled() if len(self._places) >= _COMPILE_FROM else None
         if core is not None:
             return self._compiled(core, values, floor, limit, every=every)
-        groups = self._groups(values, -1.0 if every else _EPSILON)
+        listed = values if isinstance(values, list) else list(map(float, values))
+        groups = self._groups(listed, -1.0 if every else _EPSILON)
         bounds = self._bounds(groups)
         unit, count, tight, most_loaded = self._unit, len(groups), self._tight, self._load
         most_processes = self._sites[self._site].most_processes

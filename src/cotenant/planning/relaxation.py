@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cotenant.planning.patterns import Found, PatternSearch
 from cotenant.planning.problem import Problem
@@ -76,8 +76,11 @@ class Relaxation:
         searches: Sequence[PatternSearch] | None = None,
     ) -> None:
         import highspy
+        import numpy as np
 
         self._problem, self._sites, self._seats = problem, sites, seats
+        self._requests = np.array([seat.request for seat in seats], np.int64)
+        self._ranks = np.array([seat.ranks for seat in seats], np.float64)
         self._searches = searches or [PatternSearch(problem, sites, number, seats) for number in range(len(sites))]
         self._counts = counts or [len(site.cards) for site in sites]
         self._missing_cost = missing
@@ -224,10 +227,11 @@ class Relaxation:
         return self._highs.getInfo().objective_function_value, pi, mu
 
     def _price(self, pi: Sequence[float], mu: Sequence[float], limit: int) -> tuple[list[Found], Prices]:
-        values = [
-            0.0 if number in self._barred else pi[seat.request] / seat.ranks
-            for number, seat in enumerate(self._seats)
-        ]
+        import numpy as np
+
+        values: Any = np.array(pi)[self._requests] / self._ranks
+        if self._barred:
+            values[sorted(self._barred)] = 0.0
         found = []
         for site, search, price in zip(self._sites, self._searches, mu, strict=True):
             one = search.best(values, site.weight + price + _EPSILON, limit=max(1000, limit // 50))
@@ -245,13 +249,17 @@ def feasible_prices(
         for each, site in zip(most, sites, strict=True)
         if site.weight > 0 and each > site.weight
     }
-    best = Prices((0.0,) * len(pi), (0.0,) * len(sites), 0.0)  # nothing is worth nothing: always a bound
+    worth, best = sum(pi), (0.0, 0.0)  # (bound, scale); nothing is worth nothing: always a bound
     for scale in sorted(scales):
-        mu = [max(0.0, each / scale - site.weight) for each, site in zip(most, sites, strict=True)]
-        bound = sum(pi) / scale - sum(count * each for count, each in zip(counts, mu, strict=True))
-        if bound > best.bound:
-            best = Prices(tuple(each / scale for each in pi), tuple(mu), bound)
-    return best
+        taken = 0.0
+        for count, each, site in zip(counts, most, sites, strict=True):
+            taken += count * max(0.0, each / scale - site.weight)
+        best = max(best, (worth / scale - taken, scale), key=lambda one: one[0])
+    bound, scale = best
+    if not scale:
+        return Prices((0.0,) * len(pi), (0.0,) * len(sites), 0.0)
+    mu = (max(0.0, each / scale - site.weight) for each, site in zip(most, sites, strict=True))
+    return Prices(tuple(each / scale for each in pi), tuple(mu), bound)
 
 
 def _blend(one: Sequence[float], other: Sequence[float], weight: float) -> tuple[float, ...]:

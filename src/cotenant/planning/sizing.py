@@ -178,7 +178,7 @@ def _candidate(
         slack=max(0.0, (1 + asked.slack) * case.pace - 1),
         quality_rank=case.served.choice.rank - 1,
         settings=held.settings,
-        judged=Judged(case.request, case.offer, case.served, held.settings, asked, held.estimate),
+        judged=Judged(held.settings, asked, (case.request, case.offer, case.served), held.estimate),
         demand=asked,
         reason=case.served.choice.reason,
     )

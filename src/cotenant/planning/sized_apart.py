@@ -1,0 +1,79 @@
+"""Sizes worked out by a crew: chunks of models go out, ways come back without what this process has already.
+
+A way travels as numbers and settings. Its request, offer and precision stay here and are put back (`Judged.bound`),
+and so are the refusals that follow from the decision matrix alone, which are most of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
+from cotenant.estimation.calibrated import profiles_in_force
+from cotenant.estimation.compound_arrays import compiled
+from cotenant.estimation.second_source import second_source_in_force
+from cotenant.planning.crew import crew_in_force
+from cotenant.planning.judged import Judged
+from cotenant.planning.offered import Wish, refusals_of, ways_on
+from cotenant.planning.precisions import precisions_of
+from cotenant.planning.problem import Candidate
+from cotenant.planning.ways import Ways
+
+_FROM = 600  # models x offers: below, starting others takes as long as the work
+_MODELS = 12  # in a chunk
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Some of a fleet's models, by their numbers, on all of its offers."""
+
+    requests: tuple[tuple[int, ModelRequest], ...]
+    offers: tuple[GpuOffer, ...]
+    wish: Wish
+    is_quick: bool
+
+
+def sized_apart(fleet: Fleet, numbers: Sequence[int], wish: Wish) -> Iterator[tuple[int, int, Ways]]:
+    """(model, offer, its ways there) for all those models, worked out by the crew in force; nothing without one,
+    for few models, or where measurements are in force, which do not travel."""
+    crew = crew_in_force()
+    told = profiles_in_force() or second_source_in_force() is not None
+    if crew is None or told or len(numbers) * len(fleet.gpus) < _FROM:
+        return
+    bare = replace(wish, quick=None)
+    chunks = [
+        _Chunk(
+            tuple((number, fleet.models[number]) for number in numbers[start : start + _MODELS]),
+            fleet.gpus, bare, wish.quick is not None,
+        )
+        for start in range(0, len(numbers), _MODELS)
+    ]  # fmt: skip
+    for chunk, found in zip(chunks, crew.each(_sized, chunks), strict=True):
+        for (number, request), parts in zip(chunk.requests, found, strict=True):
+            for place, ways in enumerate(parts):
+                yield number, place, _whole(ways, request, number, fleet.gpus[place], place)
+
+
+def _sized(chunk: _Chunk) -> list[list[Ways]]:
+    """The ways of each model on each offer, without the refusals that `_whole` knows."""
+    wish = replace(chunk.wish, quick=compiled() if chunk.is_quick else None)
+    found = []
+    for number, request in chunk.requests:
+        each = [ways_on(request, number, offer, place, wish) for place, offer in enumerate(chunk.offers)]
+        found.append(
+            [replace(one, refusals=tuple(x for x in one.refusals if x.tensor_parallel_size)) for one in each]
+        )
+    return found
+
+
+def _whole(ways: Ways, request: ModelRequest, number: int, offer: GpuOffer, place: int) -> Ways:
+    """The same with everything that did not travel."""
+    allowed, barred = precisions_of(request, offer.gpu)
+    served = {(one.choice.format, one.kv_cache_dtype): one for one in allowed}
+    every: dict[int, Candidate] = {id(one): one for one in ways.candidates}
+    every |= {id(one): one for dropped in ways.dropped for one in (dropped.candidate, dropped.by)}
+    for one in every.values():
+        if isinstance(one.judged, Judged):
+            one.judged.bind(request, offer, served[one.format, one.settings.kv_cache_dtype])
+    return replace(ways, refusals=(*refusals_of(barred, number, place), *ways.refusals))
