@@ -112,7 +112,9 @@ def simulate(mix: Mix, measured: Mapping[str, Profile]) -> tuple[int, dict[str, 
         residents.append(Resident(replica, ("box",), 1, 0, *times))
     residents[0].state = State.AWAKE
     residents[0].spells_fs.append([0, 0])
-    patience, stay = round(mix.settings[1] * FS_PER_S), round(mix.settings[0] * FS_PER_S)
+    stay, patience = (round(one * FS_PER_S) for one in mix.settings)
+    if mix.users:  # between an answer and the next question a model is idle for a moment, and may go
+        patience = min(patience, stay)
     run(hosts, streams, residency=Residency(residents, {"box": 1}, patience, stay))
     p95 = {}
     for name, host, stream in zip(NAMES, hosts, streams, strict=True):
