@@ -150,3 +150,10 @@ def test_steady_traffic_is_one_scene() -> None:
 def test_the_busiest_stretch_of_a_trace() -> None:
     trace = Trace("t", (0.0, 50.0, 51.0, 52.0, 200.0), (1,) * 5, (1,) * 5)
     assert busiest_start(trace, 10) == 50.0
+
+
+def test_ways_that_keep_no_spare_say_so() -> None:
+    found = {one.strategy: one for one in compare_plans(two() | {"spare": "gpu"}, ["naive", "greedy", "optimal"])}
+    assert found["naive"].note == found["greedy"].note == "keeps no spare"
+    assert found["optimal"].note == ""
+    assert sum(found["optimal"].cards.values()) > sum(found["greedy"].cards.values())

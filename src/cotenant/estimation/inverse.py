@@ -6,7 +6,7 @@ utilization = (weights + activations + runtime inside + pool) / capacity, rounde
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import ceil, floor, inf
 
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.gpu import GpuSpec
@@ -171,4 +171,5 @@ def pool_needs(memory: ReplicaMemory, kv_bytes: int) -> list[int]:
 
 
 def _up(share: float) -> float:
-    return ceil(share * STEPS - 1e-9) / STEPS
+    """Rounded up; infinite where nothing is free to take a share of."""
+    return inf if share == inf else ceil(share * STEPS - 1e-9) / STEPS

@@ -26,6 +26,8 @@ SIMULATED = ("elastic", "spatial")
 
 STRATEGIES = ("naive", "greedy", "optimal", "promised", *SIMULATED)
 _ONLY_SIMULATED = "simulated only: no engine is driven so"
+_NO_SPARE = "keeps no spare"
+_WITHOUT_SPARE = ("naive", "greedy")
 
 
 def compare(
@@ -56,7 +58,8 @@ def compare(
 
 
 def greedy_plan(fleet: Fleet, progress: Progress = lambda _: None) -> Plan:
-    """Largest first, each in its cheapest way; checked as every plan, without a bound."""
+    """Largest first, each in its cheapest way; checked as every plan, without a bound, and without a spare."""
+    fleet = replace(fleet, spare="none")
     ways = all_ways(fleet)
     problem = replace(problem_of(fleet, [each.candidates for each in ways]), contention=False)
     placement = place_greedily(problem)
@@ -113,6 +116,8 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
     attainment: dict[str, float] | None = {}
     missed: tuple[str, ...] = ()
     note, policy = (_ONLY_SIMULATED, strategy) if strategy in SIMULATED else ("", "static")
+    if strategy in _WITHOUT_SPARE and fleet.spare != "none":
+        note = _NO_SPARE
     try:
         attainment, missed = _replayed(fleet, plan, replayer, policy)
     except CotenantError as error:
