@@ -5,7 +5,9 @@ python plan_box.py plan.json smollm=FILE.gguf gemma=FILE.gguf
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import sys
 from pathlib import Path
 
@@ -40,10 +42,19 @@ def replica(name: str, model: str, port: int) -> tuple[ReplicaPlan, GpuShare]:
     return one, share
 
 
+def free_port(wanted: int) -> int:
+    """That one, or any that is free where another program has it."""
+    for port in (wanted, 0):
+        with socket.socket() as one, contextlib.suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            return int(one.getsockname()[1])
+    raise SystemExit("no port of this machine is free")
+
+
 def main(place: str, *models: str) -> None:
     """Write the plan; the budget holds the larger model, not both."""
     pairs = [text.partition("=") for text in models]
-    made = [replica(name, file, 18091 + number) for number, (name, _, file) in enumerate(pairs)]
+    made = [replica(name, file, free_port(18091 + number)) for number, (name, _, file) in enumerate(pairs)]
     shares = tuple(share for _, share in made)
     budget = max(share.claimed_bytes for share in shares) + 16 * MIB
     plan = Plan(

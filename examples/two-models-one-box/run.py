@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 import venv
 from pathlib import Path
@@ -114,8 +115,11 @@ def answer_of(url: str, model: str, question: str) -> str:
     else:
         body |= {"messages": [{"role": "user", "content": question}]}
     asked = urllib.request.Request(url + path, json.dumps(body).encode())
-    with urllib.request.urlopen(asked, timeout=300) as answer:
-        choice = json.load(answer)["choices"][0]
+    try:
+        with urllib.request.urlopen(asked, timeout=300) as answer:
+            choice = json.load(answer)["choices"][0]
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"{model} did not answer ({error.code}): {error.read(2000).decode()}") from None
     return str(choice["text"] if "text" in choice else choice["message"]["content"]).strip()
 
 
