@@ -256,3 +256,37 @@ def test_rows_of_sparse_latent_attention_by_release_and_card(spec, version, card
     resolved = engine.resolve(model, find_gpu(card), settings, parsed)
     layout = cache_layout(model, resolved, engine.rules(parsed).cache)
     assert layout.token_bytes() == 61 * (row + 132)
+
+
+def _pool_as_printed(model: ModelSpec, version: str, pool_gib: float, **asked) -> int:
+    engine, parsed = find_engine(f"vllm@{version}")
+    settings = engine.resolve(model, find_gpu("RTX-4090-D"), EngineSettings(max_model_len=4096, **asked), parsed)
+    layout = cache_layout(model, settings, engine.rules(parsed).cache)
+    blocks = layout.blocks_in((int(pool_gib * GIB),))
+    return layout.tokens_as_printed(blocks, 4096, settings.max_num_batched_tokens)
+
+
+def test_prefix_caching_keeps_one_more_state_of_hybrids(spec):
+    """Qwen3.5-4B with 10.21 GiB prints 235,706 tokens on 0.23 as it starts unasked (a public log)."""
+    model = spec("Qwen/Qwen3.5-4B")
+    assert _pool_as_printed(model, "0.23.0", 10.21) == 235_706
+    cached = _pool_as_printed(model, "0.23.0", 10.21, enable_prefix_caching=True)
+    assert cached < 235_706
+    assert _pool_as_printed(model, "0.26.0", 10.21) == cached
+    assert _pool_as_printed(model, "0.26.0", 10.21, enable_prefix_caching=False) == 235_706
+
+
+def test_mamba_keeps_the_state_behind_every_block_until_0_28(spec):
+    """v1/kv_cache_interface.py, MambaSpec: mode "all" in 0.26 and 0.27, "align" since."""
+    model = spec("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
+    found = {}
+    for version in ("0.25.0", "0.26.0", "0.28.0"):
+        engine, parsed = find_engine(f"vllm@{version}")
+        settings = engine.resolve(model, H100, EngineSettings(max_model_len=65536), parsed)
+        found[version] = cache_layout(model, settings, engine.rules(parsed).cache)
+    states = [group for group in found["0.26.0"].groups if group.every_block]
+    assert states
+    assert all(group.block_size % 128 == 0 for group in states)
+    assert all(group.blocks(65536, 2048) == -(-65536 // group.block_size) for group in states)
+    old, new = (found[version].sequence_bytes(65536, 2048) for version in ("0.25.0", "0.28.0"))
+    assert found["0.26.0"].sequence_bytes(65536, 2048) > 3 * new > 3 * old

@@ -103,4 +103,7 @@ class EngineSettings:
     max_input_tokens: int | None = None
     max_graph_batch: int | None = None
     speculation: Speculation | None = None
+    enable_prefix_caching: bool | None = (
+        None  # whether a sequence's past stays for another with the same beginning
+    )
     decode_context_parallel_size: int = 1  # ranks that share out a sequence's cache instead of each keeping it all

@@ -95,13 +95,14 @@ class RecurrentState:
     """Elements that a recurrent layer keeps for each sequence, split evenly by tensor parallel.
 
     `conv_elements` are kept in the model's dtype, `state_elements` in `state_dtype`. `conv_steps`: positions that
-    the convolution looks back (its kernel less one).
+    the convolution looks back (its kernel less one). `chunk_tokens`: what the scan takes at once.
     """
 
     conv_elements: int
     state_elements: int
     state_dtype: str = ""  # "" = the model's own dtype
     conv_steps: int = 3
+    chunk_tokens: int = 1
 
 
 @dataclass(frozen=True, slots=True)

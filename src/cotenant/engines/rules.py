@@ -98,7 +98,9 @@ class CacheRules:
     the smallest. A windowed layer keeps the window
     and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
     `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state,
-    and with `draft_states` one more for each token that a draft proposes.
+    and with `draft_states` one more for each token that a draft proposes. Where prefixes are cached (unasked with
+    `caches_states`) it holds `cached_states` more, or the state behind every block for the architectures of
+    `every_state`, in blocks of whole scans.
     `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     `checks_whole_model`: at start every stage's room is held against one longest sequence of all layers.
@@ -121,6 +123,9 @@ class CacheRules:
     state_alignment: int = 16
     state_blocks: int = 1
     draft_states: bool = True
+    caches_states: bool = False
+    cached_states: int = 0
+    every_state: frozenset[str] = frozenset()
     printed: Printed = Printed.CONCURRENCY
     stored_dtype: bool = False
     rest_on_last_stage: bool = False

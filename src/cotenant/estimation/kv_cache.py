@@ -120,6 +120,7 @@ def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) 
         settings.dtype,
         rejectable(settings),
         settings.decode_context_parallel_size,
+        settings.enable_prefix_caching,
     )
     return _CACHE.get((model, rules), key, lambda: _checked(_layout(model, settings, rules), rules))
 

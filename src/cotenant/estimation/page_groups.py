@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
+from math import ceil, lcm
 
 from cotenant.domain.model import AttentionKind
 from cotenant.engines.rules import CacheRules
@@ -77,14 +77,17 @@ def one_table(groups: list[PageGroup]) -> tuple[PageGroup, ...]:
 
 def unified(groups: list[PageGroup], rules: CacheRules) -> list[PageGroup]:
     """All pages as large as the largest: attention grows its blocks, a state is padded."""
-    states = [group.page_bytes for group in groups if group.kind is AttentionKind.RECURRENT]
+    kept = [group for group in groups if group.kind is AttentionKind.RECURRENT]
+    states = [group.page_bytes for group in kept]
     tokens = [group for group in groups if group.kind is not AttentionKind.RECURRENT]
     if states and tokens:
         latent = any(group.kind is AttentionKind.LATENT for group in tokens)
         widest = max(group.token_bytes for group in tokens)
         step = max(rules.state_alignment, tokens[0].block_size, 128 if latent else 0)
+        step = lcm(step, *(group.scan_tokens for group in kept))
         block = max(tokens[0].block_size, step * ceil(max(states) / (step * widest)))
         tokens = [_grown(group, block) for group in tokens]
+        groups = [replace(group, block_size=block) if group in kept else group for group in groups]
     page = max(
         group.page_bytes for group in (*tokens, *groups) if group.kind is not AttentionKind.RECURRENT or not tokens
     )

@@ -27,7 +27,8 @@ _PLAIN_ENDS = 2  # layers at each end whose cache TurboQuant leaves alone
 class PageGroup:
     """Layers that share one block table. `layers` counts those of each stage; bytes are of one rank.
 
-    `token_bytes` is what one layer needs for a token (0 for a state), `need_bytes` for a state.
+    `token_bytes` is what one layer needs for a token (0 for a state), `need_bytes` for a state. `every_block`: the
+    state behind every block of `scan_tokens` or more is kept, not only the last.
     """
 
     kind: AttentionKind
@@ -38,11 +39,13 @@ class PageGroup:
     window: int | None = None
     need_bytes: int = 0
     state_blocks: int = 1
+    every_block: bool = False
+    scan_tokens: int = 1
 
     def blocks(self, tokens: int, in_flight: int) -> int:
         """Blocks that one sequence of `tokens` may hold while `in_flight` tokens are being computed."""
         if self.kind is AttentionKind.RECURRENT:
-            return self.state_blocks
+            return self.state_blocks + (-(-tokens // self.block_size) - 1 if self.every_block else 0)
         if self.kind is AttentionKind.SLIDING and self.window is not None:
             return -(-min(self.window - 1 + in_flight, tokens) // self.block_size) + 1
         if self.kind is AttentionKind.CHUNKED and self.window is not None:
@@ -85,11 +88,7 @@ def page_group(
     layers = _counts(group, stages)
     ranks = settings.tensor_parallel_size
     if group.kind is AttentionKind.RECURRENT:
-        state = _state_bytes(group, ranks)
-        if not rules.hybrid:
-            return None
-        blocks = rules.state_blocks + (rejectable(settings) if rules.draft_states else 0)
-        return PageGroup(group.kind, layers, block, state, 0.0, need_bytes=state, state_blocks=blocks)
+        return _state_group(model, group, settings, layers, block, rules) if rules.hybrid else None
     own = next((size for name, size in rules.packed if name == model.architecture), None)
     if own is not None:
         token = _width(group, ranks) * own
@@ -101,6 +100,28 @@ def page_group(
     window = group.window if kind in FORGETS else None
     shared = settings.decode_context_parallel_size if kind in KEEPS_ALL else 1
     return PageGroup(kind, layers, block * shared, round(block * token), token / shared, window)
+
+
+def _state_group(
+    model: ModelSpec,
+    group: LayerGroup,
+    settings: EngineSettings,
+    layers: tuple[int, ...],
+    block: int,
+    rules: CacheRules,
+) -> PageGroup:
+    """A state for a sequence, more where a draft's tokens may be taken back or where prefixes are cached."""
+    size = _state_bytes(group, settings.tensor_parallel_size)
+    asked = settings.enable_prefix_caching
+    cached = rules.caches_states if asked is None else asked
+    every = cached and model.architecture in rules.every_state
+    blocks = rules.state_blocks + (rejectable(settings) if rules.draft_states else 0)
+    blocks += rules.cached_states if cached and not every else 0
+    scan = group.state.chunk_tokens if every and group.state is not None else 1
+    return PageGroup(
+        group.kind, layers, block, size, 0.0, need_bytes=size, state_blocks=blocks, every_block=every,
+        scan_tokens=scan,
+    )  # fmt: skip
 
 
 def _forgets(model: ModelSpec, rules: CacheRules) -> bool:

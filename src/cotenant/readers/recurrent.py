@@ -12,6 +12,7 @@ from cotenant.domain.model import AttentionKind, LayerGroup, ParameterGroup, Rec
 from cotenant.readers.blocks import Groups, Layers, linear, vector
 
 FP32 = "fp32"
+_MAMBA1_CHUNK = 2048  # it knows no chunks: what vLLM takes then (config/model.py, get_mamba_chunk_size)
 
 
 def state_matrix(
@@ -62,18 +63,19 @@ def mamba1(
 
 def mamba1_state(inner: int, state: int, kernel: int) -> RecurrentState:
     """The last kernel - 1 inputs of the convolution and inner x state values."""
-    return RecurrentState((kernel - 1) * inner, inner * state)
+    return RecurrentState((kernel - 1) * inner, inner * state, chunk_tokens=_MAMBA1_CHUNK)
 
 
 @dataclass(frozen=True, slots=True)
 class Mamba2Shape:
-    """Heads and their width, groups that share B and C, state columns, convolution length."""
+    """Heads and their width, groups that share B and C, state columns, convolution length, tokens of a scan."""
 
     heads: int
     head_dim: int
     groups: int
     state: int
     kernel: int
+    chunk: int = 256
 
     @property
     def inner(self) -> int:
@@ -106,7 +108,8 @@ def mamba2(
 
 def mamba2_state(shape: Mamba2Shape, *, dtype: str = "") -> RecurrentState:
     """The convolution's last kernel - 1 columns and heads x head_dim x state values."""
-    return RecurrentState((shape.kernel - 1) * shape.channels, shape.inner * shape.state, dtype)
+    elements = (shape.kernel - 1) * shape.channels, shape.inner * shape.state
+    return RecurrentState(*elements, dtype, chunk_tokens=shape.chunk)
 
 
 @dataclass(frozen=True, slots=True)

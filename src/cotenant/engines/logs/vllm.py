@@ -22,6 +22,7 @@ _KEYS = {
     "quantization": "quantization",
     "kv_cache_dtype": "kv_cache_dtype",
     "enforce_eager": "enforce_eager",
+    "enable_prefix_caching": "enable_prefix_caching",
     "max_num_seqs": "max_num_seqs",
     "max_num_batched_tokens": "max_num_batched_tokens",
     "gpu_memory_utilization": "gpu_memory_utilization",
@@ -35,6 +36,7 @@ _KEYS = {
 _PRINTED_ALONE = {
     "max_seq_len=": "", "tensor_parallel_size=": "_parallel_size=", "pipeline_parallel_size=": "_parallel_size=",
     "data_parallel_size=": "_parallel_size=", "kv_cache_dtype=": "", "enforce_eager=": "", "dtype=torch.": "",
+    "enable_prefix_caching=": "",
     "quantization=": "", "'gpu_memory_utilization':": "", "'max_num_seqs':": "'max_",
     "'max_num_batched_tokens':": "'max_", "'enable_lora':": "", "'max_lora_rank':": "'max_",
     "max_num_batched_tokens=": "",

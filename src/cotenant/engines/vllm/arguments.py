@@ -34,6 +34,8 @@ def flags(settings: EngineSettings, release: Release, quantization: str) -> tupl
     flags = tuple(part for name, value in valued if value is not None for part in (name, str(value)))
     if settings.enforce_eager:
         flags += ("--enforce-eager",)
+    if settings.enable_prefix_caching is not None:
+        flags += ("--enable-prefix-caching" if settings.enable_prefix_caching else "--no-enable-prefix-caching",)
     if settings.enable_sleep_mode:
         flags += ("--enable-sleep-mode",)
     if settings.speculation is not None:

@@ -69,6 +69,14 @@ def _online(release: Release) -> Online:
 _PACKED = (("DeepseekV4ForCausalLM", 584 / 512),)
 
 
+# mamba_cache_mode "all": SupportsMambaPrefixCaching in their models' files, until 0.28 took "align" for all
+# (models/config.py, MambaModelConfig; block sizes: platforms/interface.py).
+_EVERY_STATE = frozenset(
+    {"NemotronHForCausalLM", "JambaForCausalLM", "MambaForCausalLM", "FalconMambaForCausalLM", "Mamba2ForCausalLM",
+     "Zamba2ForCausalLM", "GraniteMoeHybridForCausalLM", "FalconH1ForCausalLM"}
+)  # fmt: skip
+
+
 def _cache_rules(release: Release) -> CacheRules:
     """The hybrid manager came on by default in 0.9.2; the padding rule in 0.12 (1.25), widened in 0.18 (1.5)."""
     ratio = 1.5 if release >= (0, 18) else 1.25 if release >= (0, 12) else 1.0
@@ -78,7 +86,9 @@ def _cache_rules(release: Release) -> CacheRules:
         hybrid_chunks=release >= (0, 14),  # VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE (envs.py)
         padding_ratio=ratio,
         batches_in_flight=2 if release >= (0, 26) else 1,
-        state_blocks=2 if release >= (0, 26) else 1,  # prefix caching of hybrids, on by default since
+        caches_states=release >= (0, 26),  # prefix caching of hybrids, on by default since
+        cached_states=1 if release >= (0, 15) else 0,  # mamba_cache_mode "align"
+        every_state=_EVERY_STATE if (0, 15) <= release < (0, 28) else frozenset(),
         draft_states=release >= (0, 15),  # v1/kv_cache_interface.py, MambaSpec.max_memory_usage_bytes
         printed=Printed.CONCURRENCY if release >= (0, 21) else Printed.BLOCKS,
         stored_dtype=release >= STORED_SINCE,

@@ -121,6 +121,7 @@ def _mamba2_shape(config: ConfigView, sizes: Sizes) -> Mamba2Shape:
         groups=config.integer("mamba_n_groups", default=1),
         state=config.integer("mamba_d_state", default=256),
         kernel=config.integer("mamba_d_conv", default=4),
+        chunk=config.integer("mamba_chunk_size", "chunk_size", default=256),
     )
 
 

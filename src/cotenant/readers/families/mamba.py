@@ -44,7 +44,7 @@ def _mamba2(config: ConfigView) -> Structure:
     sizes = _sizes(config, tied=False, inner=heads * head_dim)
     shape = Mamba2Shape(
         heads, head_dim, config.integer("n_groups", default=8), config.integer("state_size", default=128),
-        config.integer("conv_kernel", default=4),
+        config.integer("conv_kernel", default=4), config.integer("mamba_chunk_size", "chunk_size", default=256),
     )  # fmt: skip
     groups = mamba2(
         sizes.layers, sizes.hidden, shape, conv_bias=config.flag("use_conv_bias", default=True),

@@ -82,6 +82,7 @@ def _mamba_shape(config: ConfigView) -> Mamba2Shape:
         groups=config.integer("n_groups", default=8),
         state=config.integer("ssm_state_size", default=128),
         kernel=config.integer("conv_kernel", default=4),
+        chunk=config.integer("mamba_chunk_size", "chunk_size", default=128),
     )
 
 

@@ -120,6 +120,7 @@ BUILDERS: dict[str, Builder] = {
     "qwen3_vl": _qwen3_vl,
     "Qwen3VLMoeForConditionalGeneration": _qwen3_vl_moe,
     "qwen3_vl_moe": _qwen3_vl_moe,
+    "InternS1ProForConditionalGeneration": _qwen3_vl_moe,
     "Exaone4_5_ForConditionalGeneration": _exaone45,
     "exaone4_5": _exaone45,
 }

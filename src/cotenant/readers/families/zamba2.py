@@ -30,6 +30,7 @@ def _zamba2(config: ConfigView) -> Structure:
         groups=config.integer("mamba_ngroups", default=1),
         state=config.integer("mamba_d_state", default=64),
         kernel=config.integer("mamba_d_conv", default=4),
+        chunk=config.integer("mamba_chunk_size", "chunk_size", default=256),
     )
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers) + mamba2(sizes.layers, sizes.hidden, shape)
