@@ -61,12 +61,14 @@ MESHES: Mapping[float, tuple[Mesh, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Goodputs:
-    """Requests/s within the SLO of all that came at `rate`: of its placement by policy, of ours alone and shared.
+    """Requests/s within the SLO of all that came at `rate`, `load` times the stated rates: of its placement by
+    policy, of ours planned for the stated rates (alone, shared) and for these (`grown`, each alone).
 
     `cards` by the same names, `cpu_s` what our plan of models alone took of the processor.
     """
 
     alpha: float
+    load: float
     rate: float
     found: Mapping[str, float]
     cards: Mapping[str, int]
@@ -74,29 +76,56 @@ class Goodputs:
 
     @property
     def ratio(self) -> float:
-        """Ours, alone, over the better of theirs."""
-        return self.found["alone"] / max(self.found["spatial"], self.found["elastic"])
+        """Ours, each model alone and planned for these rates, over the better of theirs."""
+        ours = self.found.get("grown", self.found["alone"])
+        return ours / max(self.found["spatial"], self.found["elastic"])
 
 
-def compared(alpha: float) -> Goodputs:
-    """Both placements under the power law of that exponent."""
-    found: dict[str, float] = {}
-    cards: dict[str, int] = {}
-    taken: dict[str, float] = {}
-    for sharing in ("alone", "shared"):
-        fleet = _fleet(alpha, sharing)
-        start = process_time()
-        plan = written(solve_fleet(fleet))
-        taken[sharing] = process_time() - start
-        names, fresh = {one.name: one for one in fleet.models}, reestimate(fleet)
-        ours = [hosting(names[one.model], one, fresh(names[one.model], one)) for one in plan.replicas]
-        found[sharing], cards[sharing] = _goodput(plan, ours, fleet.models, "static"), len(plan.gpus)
-    theirs = _theirs(fleet, MESHES[alpha], plan)
-    for policy in ("spatial", "elastic"):
-        found[policy] = _goodput(*theirs, fleet.models, policy)
-        cards[policy] = sum(number for number, members in MESHES[alpha] if members)
-    rate = sum(one.traffic.requests_per_second or 0.0 for one in fleet.models)
-    return Goodputs(alpha, rate, found, cards, taken["alone"])
+Placed = tuple[Plan, Sequence[Hosting]]
+
+
+def compared(alpha: float, loads: Sequence[float] = (1.0,)) -> list[Goodputs]:
+    """Both placements under the power law of that exponent, at the stated rates and at multiples of them.
+
+    Its placement is what its program answers for the stated rates: what it would answer for others is not known
+    here. Ours is planned again for each load, on the same 32 cards, as long as it has a place there.
+    """
+    fleet, start = _fleet(alpha, "alone"), process_time()
+    alone = written(solve_fleet(fleet))
+    cpu_s = process_time() - start
+    shared = _fleet(alpha, "shared")
+    ours = {"alone": _hosted(fleet, alone), "shared": _hosted(shared, written(solve_fleet(shared)))}
+    theirs = _theirs(fleet, MESHES[alpha], alone)
+    return [_loaded(alpha, load, fleet, ours, theirs, cpu_s) for load in loads]
+
+
+def _hosted(fleet: Fleet, plan: Plan) -> Placed:
+    names, fresh = {one.name: one for one in fleet.models}, reestimate(fleet)
+    return plan, [hosting(names[one.model], one, fresh(names[one.model], one)) for one in plan.replicas]
+
+
+def _loaded(
+    alpha: float, load: float, fleet: Fleet, ours: Mapping[str, Placed], theirs: Placed, cpu_s: float
+) -> Goodputs:
+    """All placements under `load` times the stated rates."""
+    models = [_busier(one, load) for one in fleet.models]
+    every = dict(ours)
+    if load != 1.0:
+        grown = replace(fleet, models=tuple(models))
+        plan = written(solve_fleet(grown))
+        if plan.feasible:
+            every["grown"] = _hosted(grown, plan)
+    found = {name: _goodput(*placed, models, "static") for name, placed in every.items()}
+    found |= {policy: _goodput(*theirs, models, policy) for policy in ("spatial", "elastic")}
+    cards = {name: len(plan.gpus) for name, (plan, _) in every.items()}
+    cards |= dict.fromkeys(("spatial", "elastic"), sum(number for number, members in MESHES[alpha] if members))
+    rate = sum(one.traffic.requests_per_second or 0.0 for one in models)
+    return Goodputs(alpha, load, rate, found, cards, cpu_s)
+
+
+def _busier(request: ModelRequest, load: float) -> ModelRequest:
+    rate = (request.traffic.requests_per_second or 0.0) * load
+    return replace(request, traffic=replace(request.traffic, requests_per_second=rate))
 
 
 def _goodput(plan: Plan, hostings: Sequence[Hosting], models: Sequence[ModelRequest], policy: str) -> float:

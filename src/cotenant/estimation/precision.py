@@ -59,6 +59,8 @@ class _Case:
 
 
 _DECIDED: IdentityCache[tuple[PrecisionChoice, ...]] = IdentityCache()
+_KERNELS: IdentityCache[KernelSupport | None] = IdentityCache(4096)  # by card, whatever the model
+_EVIDENCE: IdentityCache[Evidence] = IdentityCache(4096)  # by model, whatever the card
 
 
 def decide(
@@ -122,8 +124,14 @@ def _key(row: PrecisionChoice, case: _Case) -> tuple[int, ...]:
 
 
 def _choice(format_: QuantizationFormat, case: _Case) -> PrecisionChoice:
-    support = kernel(case.engine, format_.name, case.gpu, case.version)
-    found = evidence(format_.name, task=case.task, max_loss_percent=case.max_loss_percent, model=case.model)
+    support = _KERNELS.get(
+        (case.gpu,), (case.engine, format_.name, case.version),
+        lambda: kernel(case.engine, format_.name, case.gpu, case.version),
+    )  # fmt: skip
+    found = _EVIDENCE.get(
+        (case.model,), (format_.name, case.task, case.max_loss_percent),
+        lambda: evidence(format_.name, task=case.task, max_loss_percent=case.max_loss_percent, model=case.model),
+    )  # fmt: skip
     row = PrecisionChoice(
         format=format_.name,
         title=format_.title,
