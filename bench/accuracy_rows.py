@@ -79,6 +79,7 @@ def answer(row: Row, configs: Path) -> Answer:
         alike += [(other, versions[0], usual) for other in unsaid(row, model.max_model_len)]
         alike += [(row, versions[0], other) for other in formats]
         ends = [(other, versions[0], usual) for other in unusual(row)]
+        ends += [(row, one, usual) for one in _ahead(row)]
         others, widest = (
             [found for each, one, form in launches if (found := _other(each, model, gpu, *one, form)) is not None]
             for launches in (alike, ends)
@@ -159,6 +160,14 @@ def _said(text: str) -> list[str]:
         for one, release in zip(found, parts, strict=True)
         if not one.startswith("0.1.dev")
     ]
+
+
+def _ahead(row: Row) -> list[tuple[EngineRules, Version]]:
+    """The release that a build between two of them was on its way to: some of its changes were in already."""
+    text = row["engine_version"] or ""
+    said = _said(text) if row["engine"] == "vllm" and ".dev" in text else []
+    parts = [Version.parse(one).parts for one in said]
+    return [find_engine(f"vllm@{major}.{minor + 1}.0") for major, minor, *_ in parts]
 
 
 @lru_cache(maxsize=512)
