@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cotenant.deployment.launch import LOAD_S, Launch, apart, folder, launches, nodes, path_notes
+from cotenant.deployment.launch import (
+    LOAD_S,
+    Launch,
+    apart,
+    folder,
+    launches,
+    nodes,
+    path_notes,
+    slice_notes,
+    slice_reference,
+)
 from cotenant.deployment.quoting import check_printable, shell
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
@@ -15,7 +25,7 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     found = launches(plan)
     made = [file for node, each in nodes(found).items() for file in _node(folder(node, found), each)]
     notes = path_notes(found, "beside the scripts, or at that path")
-    return tuple(made), notes
+    return tuple(made), (*slice_notes(found, "in the environment of start.sh"), *notes)
 
 
 def _node(place: str, found: Sequence[Launch]) -> Iterator[DeployFile]:
@@ -49,6 +59,8 @@ def _comment(one: Launch) -> str:
 def _environment(one: Launch) -> str:
     told = {**one.card_variables, **one.variables}
     lines = [f"{name}={shell(check_printable(value, name, 'an env file'))}" for name, value in told.items()]
+    if one.slices:  # a shell reads this file: what is not set ends it
+        lines.insert(0, f'CUDA_VISIBLE_DEVICES="{slice_reference(one)}"')
     secret = f"# {one.hosting.token} is taken from the environment\n" if one.hosting.token else ""
     return secret + "\n".join(lines) + "\n"
 

@@ -16,7 +16,16 @@ from cotenant.deployment.container import (
     probe,
     variables,
 )
-from cotenant.deployment.launch import LOAD_S, Launch, folder, launches, nodes, path_notes
+from cotenant.deployment.launch import (
+    LOAD_S,
+    Launch,
+    folder,
+    launches,
+    nodes,
+    path_notes,
+    slice_notes,
+    slice_reference,
+)
 from cotenant.deployment.quoting import to_yaml
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
@@ -32,7 +41,8 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
         place = folder(node, found)
         made.append(DeployFile(f"{place}compose.yaml", _HEADER + to_yaml(_compose(each))))
         made += [DeployFile(f"{place}{name}", text) for one in each for name, text in one.files.items()]
-    return tuple(made), path_notes(found, "beside compose.yaml, or at that path")
+    notes = path_notes(found, "beside compose.yaml, or at that path")
+    return tuple(made), (*slice_notes(found, "to docker compose, in .env"), *notes)
 
 
 def _compose(found: Sequence[Launch]) -> dict[str, Any]:
@@ -53,7 +63,7 @@ def _service(one: Launch) -> dict[str, Any]:
         service["working_dir"] = WORKDIR
     if needs_shared_memory(one):
         service["shm_size"] = "8gb"
-    cards = [str(card) for card in one.cards]
+    cards = [slice_reference(one)] if one.slices else [str(card) for card in one.cards]
     service["deploy"] = {
         "resources": {"reservations": {"devices": [_device(cards)]}}
     }  # fmt: skip

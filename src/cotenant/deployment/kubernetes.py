@@ -26,7 +26,8 @@ from cotenant.errors import UnsupportedError
 
 _PART = {"app.kubernetes.io/part-of": "cotenant"}
 _PLUGIN = "nvidia.com/gpu"
-_SLICE = "nvidia.com/gpu.shared"
+_TIME_SLICE = "nvidia.com/gpu.shared"
+_MIG = "nvidia.com/mig-"
 
 Files = tuple[tuple[DeployFile, ...], tuple[str, ...]]
 Resources = Callable[[Cell, Launch], dict[str, Any]]
@@ -38,12 +39,15 @@ def files(plan: Plan) -> Files:
     since two drivers would hand out one card twice."""
     found = cells(launches(plan))
     if any(cell.shares_cards for cell in found):
-        notes = ("shared cards need Kubernetes 1.34 or later and the DRA driver for NVIDIA GPUs",)
+        notes = (
+            "shared cards need Kubernetes 1.34 or later and the DRA driver for NVIDIA GPUs",
+            *_mig_notes(found),
+        )
         return _export(
             plan, found, _claimed, _claim_template, lambda cell: {"resourceClaims": [_claim(cell)]}, notes
         )
     return _export(
-        plan, found, _whole, lambda plan, cell: [], lambda cell: {"affinity": _affinity(plan, cell)}, ()
+        plan, found, _whole, lambda plan, cell: [], lambda cell: _whole_pod(plan, cell), _mig_notes(found)
     )
 
 
@@ -188,12 +192,25 @@ def _affinity(plan: Plan, cell: Cell) -> Spec:
     return large_enough(max(card_bytes(plan, cell)))
 
 
+def _whole_pod(plan: Plan, cell: Cell) -> Spec:
+    """On machines with cards that are large enough; a slice's resource says by itself how large it is."""
+    return {} if cell.launches[0].slices else {"affinity": _affinity(plan, cell)}
+
+
+def _mig_notes(found: tuple[Cell, ...]) -> tuple[str, ...]:
+    profiles = sorted({profile for cell in found for one in cell.launches for profile in one.slices})
+    named = " and ".join(profiles)
+    return (f"machines must offer MIG slices {named}: mig-manager, strategy mixed",) if profiles else ()
+
+
 def _whole(cell: Cell, one: Launch) -> Spec:
+    if one.slices:
+        return {"limits": {f"{_MIG}{one.slices[0]}": len(one.cards)}}
     return {"limits": {_PLUGIN: len(one.cards)}}
 
 
 def _sliced(cell: Cell, one: Launch) -> Spec:
-    return {"limits": {_SLICE: 1}}
+    return {"limits": {_TIME_SLICE: 1}}
 
 
 def _claimed(cell: Cell, one: Launch) -> Spec:
@@ -206,8 +223,13 @@ def _claim(cell: Cell) -> Spec:
 
 def _claim_template(plan: Plan, cell: Cell) -> list[Spec]:
     """One request a card, each at least as large as the card that was planned on."""
+    profiles = {
+        place: profile
+        for one in cell.launches
+        for place, profile in zip(cell.places(one), one.slices, strict=False)  # none where cards are whole
+    }
     requests = [
-        {"name": f"card-{place}", "exactly": {"deviceClassName": "gpu.nvidia.com", "selectors": [_at_least(size)]}}
+        {"name": f"card-{place}", "exactly": _of_profile(profiles[place]) if profiles else _large_card(size)}
         for place, size in enumerate(card_bytes(plan, cell))
     ]
     return [
@@ -218,6 +240,16 @@ def _claim_template(plan: Plan, cell: Cell) -> list[Spec]:
             "spec": {"spec": {"devices": {"requests": requests}}},
         }
     ]
+
+
+def _large_card(size: int) -> Spec:
+    return {"deviceClassName": "gpu.nvidia.com", "selectors": [_at_least(size)]}
+
+
+def _of_profile(profile: str) -> Spec:
+    """A MIG slice, as the DRA driver for NVIDIA GPUs publishes it."""
+    expression = f"device.attributes['gpu.nvidia.com'].profile == '{profile}'"
+    return {"deviceClassName": "mig.nvidia.com", "selectors": [{"cel": {"expression": expression}}]}
 
 
 def _at_least(size: int) -> Spec:

@@ -13,7 +13,6 @@ from cotenant.engines import find_engine
 from cotenant.engines.hosting import hosting_of
 from cotenant.engines.hosting.rules import Hosting
 from cotenant.engines.names import also_named
-from cotenant.errors import UnsupportedError
 
 LOAD_S = 1800
 """How long a replica may take to answer at first: a 70B checkpoint over 1 Gbit/s takes about twenty minutes."""
@@ -51,13 +50,22 @@ class Launch:
         return tuple(device.index for device in self.replica.devices)
 
     @property
+    def slices(self) -> tuple[str, ...]:
+        """The MIG profiles of its cards (``3g.40gb``), in rank order; empty where they are whole ones."""
+        found = [device.type.rpartition(":")[2] for device in self.replica.devices if device.is_slice]
+        return tuple(found)
+
+    @property
     def health_url(self) -> str:
         """Answers once the model is loaded, asked from its own machine."""
         return f"http://127.0.0.1:{self.replica.port}{self.hosting.health}"
 
     @property
     def card_variables(self) -> dict[str, str]:
-        """Which cards it sees on a bare machine, counted as nvidia-smi counts them."""
+        """Which cards it sees on a bare machine, counted as nvidia-smi counts them; none where they are slices,
+        which have no number there but a UUID (`slice_variable`)."""
+        if self.slices:
+            return {}
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, self.cards))}
 
     @property
@@ -75,8 +83,6 @@ def is_path(text: str) -> bool:
 
 def launches(plan: Plan) -> tuple[Launch, ...]:
     """Every replica in the order in which they start. Raises UnsupportedError for text that no file can hold."""
-    if any(device.is_slice for replica in plan.replicas for device in replica.devices):
-        raise UnsupportedError("MIG slices are planned, not deployed yet", hint="start its commands by hand")
     ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     names = slugs([one.id for one in ordered])
     found: list[Launch] = []
@@ -118,6 +124,30 @@ def _split(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
             return variables, tuple(words[number:])
         variables[match.group(1)] = match.group(2)
     return variables, ()
+
+
+def slice_variable(index: int) -> str:
+    """Whoever starts the plan says in it which slice of their machine the plan's `index`-th one is."""
+    return f"COTENANT_SLICE_{index}"
+
+
+def slice_reference(one: Launch) -> str:
+    """Its slices as a shell and Compose write a variable that must be set: they end where it is not."""
+    return ",".join(f"${{{slice_variable(index)}:?the UUID of a {profile} slice, by nvidia-smi -L}}"
+                    for index, profile in zip(one.cards, one.slices, strict=True))  # fmt: skip
+
+
+def slice_notes(found: Iterable[Launch], where: str) -> tuple[str, ...]:
+    """Which slices there must be, and who is told their UUIDs."""
+    wanted = {
+        (one.node, index): profile
+        for one in found
+        for index, profile in zip(one.cards, one.slices, strict=False)  # none where cards are whole
+    }
+    return tuple(
+        f"make a {profile} slice and give its UUID (nvidia-smi -L) as {slice_variable(index)} {where}"
+        for (_, index), profile in sorted(wanted.items())
+    )
 
 
 def _waits_for(replica: ReplicaPlan, earlier: Iterable[Launch]) -> tuple[str, ...]:
