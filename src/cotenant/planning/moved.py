@@ -21,6 +21,7 @@ from cotenant.planning.candidates import ways_of
 from cotenant.planning.launch import reestimate, served_as, told, told_beside
 from cotenant.planning.loading import start_key
 from cotenant.planning.splits import split_of
+from cotenant.planning.startable import counts_others, free_at_start
 from cotenant.planning.turn_bytes import Running, Taken, turn_start_key
 
 
@@ -118,7 +119,10 @@ def resettled(plan: Plan, fleet: Fleet, moving: ReplicaPlan | None = None, resiz
     running = Running()
     turns_of = {one.id: next((each for each in plan.turns if one.model in each.models), None)
                 for one in plan.replicas}  # fmt: skip
-    taken = {name: _taken(sizes[name], turns_of[name]) for name in alone}
+    taken = {
+        name: _taken(sizes[name], turns_of[name], _free_at_start(requests[one.model], one, fleet, sizes[name]))
+        for name, one in alone.items()
+    }
     for position, name in enumerate(sorted(alone, key=lambda name: _order(name, plan, taken, turns_of))):
         one, turns = alone[name], turns_of[name]
         group = None if turns is None else turns.models
@@ -135,12 +139,27 @@ def resettled(plan: Plan, fleet: Fleet, moving: ReplicaPlan | None = None, resiz
     return Moved(_counted(replace(plan, replicas=replicas, gpus=gpus), fleet), tuple(faults))
 
 
-def _taken(size: Estimate, turns: Turns | None) -> Taken:
+def _free_at_start(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet, alone: Estimate) -> int:
+    """What must be free when an engine starts that counts what others hold (`startable`); 0 where none does."""
+    offer = fleet.gpus[replica.devices[0].offer]
+    engine = f"{replica.engine}@{replica.engine_version}"
+    if not alone.fits or not counts_others(engine, offer.gpu, replica.settings):
+        return 0
+
+    def starts(earlier: int) -> bool:
+        found = reestimate(fleet)(request, _beside(request, replica, fleet, earlier))
+        pools = (rank.kv_cache.bytes.value for rank in found.per_gpu)
+        return found.fits and all(pool >= replica.kv_needed_bytes for pool in pools)
+
+    return free_at_start(offer, fleet.headroom, max(rank.claimed_bytes for rank in alone.per_gpu), starts)
+
+
+def _taken(size: Estimate, turns: Turns | None, free_at_start: int) -> Taken:
     """Of each card at most; asleep, what `check` lets a process keep."""
     keeps = turns is not None and turns.mode != RESTART
     return Taken(
         claim_bytes=max(rank.claimed_bytes for rank in size.per_gpu),
-        load_peak_bytes=max(rank.load_peak.value for rank in size.per_gpu),
+        load_peak_bytes=max(free_at_start, *(rank.load_peak.value for rank in size.per_gpu)),
         asleep_bytes=max(rank.runtime.bytes.value for rank in size.per_gpu) if keeps else 0,
     )
 

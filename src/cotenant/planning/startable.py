@@ -1,9 +1,9 @@
 """What must be free when an engine starts that counts what others hold as its own.
 
-Some engines are told a fraction of the whole card, or of what is free, and hold it against all that is in use
-(TGI, vLLM before it was told bytes): beside others they are told a larger one (`launch.told_beside`), and there is
-none beyond 1. Then what they must find when they start is more than what they claim, and counts as their load
-peak: the rule of `loading` is the same for both.
+Some engines are told a fraction of the whole card and hold it against all that is in use (TGI, vLLM 0.8 to 0.9.1),
+or one of what is free (TensorRT-LLM): beside others they are told a larger one (`launch.told_beside`), and there is
+none beyond 1. Then what they must find when they start is more than what they claim, and counts as their load peak:
+the rule of `loading` is the same for both.
 """
 
 from __future__ import annotations
@@ -39,14 +39,20 @@ def counts_others(engine: str, gpu: GpuSpec, settings: EngineSettings) -> bool:
 
 def startable(one: Candidate, request: ModelRequest, offer: GpuOffer, headroom: float) -> Candidate:
     """The way with all that it must find free when it starts as its load peak, wherever it stands in the order."""
+    if not counts_others(request.engine, offer.gpu, one.settings):
+        return one
+    needed = free_at_start(
+        offer, headroom, one.claim_bytes, lambda earlier: _starts(one, request, offer, earlier)
+    )  # fmt: skip
+    return replace(one, load_peak_bytes=needed) if needed > one.load_peak_bytes else one
+
+
+def free_at_start(offer: GpuOffer, headroom: float, claim_bytes: int, starts: Callable[[int], bool]) -> int:
+    """What must be free for it; 0 where it `starts` beside all that its claim leaves room for."""
     capacity = offer.gpu.cuda_bytes.value
-    most = floor(capacity * (1 - headroom)) - offer.used_bytes - one.claim_bytes
-    if most <= 0 or not counts_others(request.engine, offer.gpu, one.settings):
-        return one
-    earlier = most_before(lambda earlier: _starts(one, request, offer, earlier), most)
-    if earlier == most:
-        return one
-    return replace(one, load_peak_bytes=max(one.load_peak_bytes, capacity - offer.used_bytes - earlier))
+    most = max(0, floor(capacity * (1 - headroom)) - offer.used_bytes - claim_bytes)
+    earlier = most_before(starts, most)
+    return 0 if earlier == most else capacity - offer.used_bytes - earlier
 
 
 def most_before(starts: Callable[[int], bool], most: int) -> int:
