@@ -1,9 +1,9 @@
 """What must be free when an engine starts that counts what others hold as its own.
 
-Some engines are told a fraction of the whole card and hold it against all that is in use (TGI, vLLM 0.8 to 0.9.1),
-or one of what is free (TensorRT-LLM): beside others they are told a larger one (`launch.told_beside`), and there is
-none beyond 1. Then what they must find when they start is more than what they claim, and counts as their load peak:
-the rule of `loading` is the same for both.
+Some engines are told a fraction of the whole card and hold it against all in use (TGI, vLLM 0.8 to 0.9.1), or one
+of what is free (TensorRT-LLM): beside others they are told a larger one (`launch.told_beside`), and there is none
+beyond 1. Then what they must find when they start is more than what they claim, and counts as their load peak: the
+rule of `loading` is the same for both.
 """
 
 from __future__ import annotations
