@@ -2,7 +2,8 @@
 
 Fleets are drawn: of twenty and a hundred models as sized candidates (`bench.drawn_fleets`), so that those rows
 time the packing; a thousand as a fleet file (`bench.drawn_requests`) that the whole command reads, sizes, packs
-and checks. The wall's clock decides; the processor's own seconds stand beside it, because others may use the machine.
+and checks. The wall's clock decides; the processor's own seconds stand beside it, because others may use the
+machine.
 """
 
 from __future__ import annotations
