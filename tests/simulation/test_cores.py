@@ -13,7 +13,7 @@ from cotenant.errors import InputError
 from cotenant.policy import admission, ledger, preemption
 from cotenant.simulation import core, core_steps, costs, fast, plain
 from cotenant.simulation.costs import StepCosts
-from cotenant.simulation.load import Event, Limits, Outcome, Requests, Status
+from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status
 
 UNIT = 1_000_000  # fs: one nanosecond
 
@@ -115,11 +115,38 @@ def test_fast_equals_plain_under_load(seed: int) -> None:
     assert found.status.tolist() == [Status.FINISHED] * 300
 
 
+def test_both_stop_where_time_is_up() -> None:
+    cut = 0
+    for seed in range(150):
+        case = random_case(20_000 + seed)
+        whole = fast.simulate(*case, with_numba=False)
+        until = max(0, int(whole.finish_ns[seed % len(case[0])]) + seed % 3 - 1)  # at, before or after an end
+        slow = plain.simulate(*case, until_ns=until)
+        assert differences(slow, fast.simulate(*case, until_ns=until, log=True, with_numba=False)) == [], seed
+        cut += int((slow.status == Status.UNFINISHED).any())
+    assert cut > 80
+
+
+def test_a_backlog_of_hours_keeps_its_clock() -> None:
+    """Requests that came at once and are served for days: no sum leaves 64 bits, and none is lost."""
+    count = 300
+    case = (
+        Requests.of([0] * count, [100] * count, [1000] * count),
+        Limits(1, 512, 16, 100, 2048),
+        StepCosts(10**15, 0, 0, 10**15, 0, 0),
+    )
+    found = fast.simulate(*case, with_numba=False)
+    assert found.finish_ns.tolist() == [(one + 1) * 1000 * 10**9 for one in range(count)]
+    assert found.busy_ns == found.end_ns == count * 1000 * 10**9
+
+
 def test_compiled_equals_plain() -> None:
     pytest.importorskip("numba")
     for seed in range(300):
         case = random_case(10_000 + seed)
-        assert differences(plain.simulate(*case), fast.simulate(*case, log=True)) == [], seed
+        until = NEVER if seed % 2 else 30
+        slow = plain.simulate(*case, until_ns=until)
+        assert differences(slow, fast.simulate(*case, until_ns=until, log=True)) == [], seed
     case = crowded_case(99)
     assert differences(plain.simulate(*case), fast.simulate(*case, log=True)) == []
 

@@ -33,6 +33,7 @@ from cotenant.simulation.core_steps import (
     REFUSED,
     UNFINISHED,
     alike,
+    fs_left,
     fs_until,
     give_up,
     held_by_all,
@@ -62,13 +63,14 @@ def build(stamp: int, block_size: int = 0) -> Any:
 
     def core(
         arrival: Any, inputs: Any, outputs: Any, by_rank: Any, rank_of: Any, in_order: bool,
-        cancel: Any, cancel_order: Any, limits: Any, costs: Any,
+        cancel: Any, cancel_order: Any, limits: Any, costs: Any, until: int,
         status: Any, first: Any, has_first: Any, finish: Any, generated: Any, room: Any, log: Any, stats: Any,
     ) -> int:  # fmt: skip
         """Fill `status`, `first`, `has_first`, `finish`, `log`, `stats`; the number of events. Times in ns.
 
-        `in_order`: ranks are the requests' own numbers (first come, first served). `cancel_order`: who gives up,
-        by time. `stats`: preemptions, steps, busy ns, end ns, most blocks held.
+        Steps that end after `until` give nothing. `in_order`: ranks are the requests' own numbers (first come,
+        first served). `cancel_order`: who gives up, by time. `stats`: preemptions, steps, busy ns, end ns, most
+        blocks held.
         """
         max_num_seqs, max_tokens, num_blocks, longest = limits[0], limits[1], limits[3], limits[4]
         size = block_size if block_size > 0 else limits[2]
@@ -79,7 +81,8 @@ def build(stamp: int, block_size: int = 0) -> Any:
         while (1 << bits) <= max_num_seqs:
             bits += 1
         for request in range(count):
-            if not can_serve(inputs[request], outputs[request], longest, size, num_blocks):
+            served = can_serve(inputs[request], outputs[request], longest, size, num_blocks)
+            if not served and arrival[request] <= until:
                 status[request] = REFUSED
         zero = stamp * 0  # to the compiler a number, not the literal 0, for which it would compile all calls anew
         base, rest, began = zero, zero, zero  # the clock: ns, fs since then, and how many of those are counted
@@ -90,9 +93,11 @@ def build(stamp: int, block_size: int = 0) -> Any:
         slack, whole = size - 1, num_blocks * size
         spare = whole - max_tokens - slack * (max_num_seqs + 1)  # with fewer tokens no step can lack a block
         place, giver, queued = unfinished(status, zero), zero, zero
-        next_fs = fs_until(arrival, place, base)
+        next_fs, until_fs = fs_until(arrival, place, base), fs_left(until, base)
         while True:
             idle = sequences == 0 and reader == NOBODY and queued == 0 and next_fs > rest
+            if idle and (place == count or arrival[place] > until):
+                break
             if idle or rest > _LONG_FS:
                 # the clock starts anew, where nobody is left at the next arrival
                 if rest > began:
@@ -100,15 +105,13 @@ def build(stamp: int, block_size: int = 0) -> Any:
                     busy_rest += rest - began
                     busy_ns += busy_rest // FS_PER_NS
                     busy_rest %= FS_PER_NS
-                if idle and place == count:
-                    break
                 if idle:
                     base, rest = arrival[place], zero
                 else:
                     base += rest // FS_PER_NS
                     rest %= FS_PER_NS
                 began = rest
-                next_fs = fs_until(arrival, place, base)
+                next_fs, until_fs = fs_until(arrival, place, base), fs_left(until, base)
             # the moment between two steps: who has arrived, who has given up
             while not in_order and next_fs <= rest:
                 push(queue, queued, rank_of[place])
@@ -205,12 +208,16 @@ def build(stamp: int, block_size: int = 0) -> Any:
                     stop_fs = min(stop_fs, min(cancel[cancel_order[giver]] - base, FAR_NS) * FS_PER_NS)
                 steps = alike(
                     inputs, outputs, room, bits, size, num_blocks, step, sequences, context, next_key,
-                    first_fs, growth_fs, stop_fs - rest,
+                    first_fs, growth_fs, stop_fs - rest, until_fs - rest,
                 )  # fmt: skip
             if cached + tokens + sequences * (steps - 1) + slack * running > most * size:
                 found = held_by_all(inputs, outputs, room, bits, size, step + steps - 1, sequences, read, joins)
                 most = max(most, found)
-            rest += steps * first_fs + growth_fs * (steps * (steps - 1) // 2)
+            took = steps * first_fs + growth_fs * (steps * (steps - 1) // 2)
+            if took > until_fs - rest:
+                busy_rest += took
+                break
+            rest += took
             step += steps
             context += sequences * steps
 
@@ -225,6 +232,9 @@ def build(stamp: int, block_size: int = 0) -> Any:
                     inputs, outputs, status, first, has_first, finish, room, bits, joins, log, events, step,
                     base + rest // FS_PER_NS, sequences, context, next_key,
                 )  # fmt: skip
+        if rest > began:
+            last_ns = base + rest // FS_PER_NS
+        busy_ns += (busy_rest + rest - began) // FS_PER_NS
         stats[0], stats[1], stats[2], stats[3], stats[4] = preemptions, step, busy_ns, last_ns, most
         return events
 

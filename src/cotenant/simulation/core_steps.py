@@ -17,7 +17,7 @@ FS_PER_NS = 1_000_000
 NEVER = 2**62
 NOBODY = -1  # no request reads its prompt just now
 FAR_NS = 4 * 10**12  # moments that are further off count as that far, and are looked at again then
-_JUMP_FS = 4e18  # no jump is longer, so that no sum leaves 64 bits
+_JUMP_FS = 2e18  # no jump is longer, so that no sum leaves 64 bits
 UNFINISHED, FINISHED, REFUSED, CANCELLED = 0, 1, 2, 3
 CANCEL, PREEMPT, ADMIT, FIRST, FINISH = 0, 1, 2, 3, 4
 
@@ -88,6 +88,11 @@ def fs_until(moments: Any, place: int, base_ns: int) -> int:
         return NEVER
     near: int = min(max(moments[place] - base_ns, 0), FAR_NS)
     return near * FS_PER_NS
+
+
+def fs_left(moment_ns: int, base_ns: int) -> int:
+    """Femtoseconds from `base_ns` to a moment, NEVER to one that is far off; before it, less than none."""
+    return (moment_ns - base_ns) * FS_PER_NS if moment_ns - base_ns < FAR_NS else NEVER
 
 
 def unfinished(status: Any, place: int) -> int:
@@ -217,15 +222,17 @@ def give_up(
 
 def alike(
     inputs: Any, outputs: Any, room: Any, bits: int, size: int, num_blocks: int, step: int, sequences: int,
-    context: int, next_key: int, first_fs: int, growth_fs: int, left_fs: int,
+    context: int, next_key: int, first_fs: int, growth_fs: int, left_fs: int, until_fs: int,
 ) -> int:  # fmt: skip
     """How many decode steps follow each other: until the first sequence ends, one begins `left_fs` or more from
-    now, or blocks run out."""
+    now, blocks run out, or the next one would end after `until_fs`; one at least."""
     steps = (next_key >> bits) - step
     while steps > 1 and steps * (first_fs + 0.5 * growth_fs * steps) > _JUMP_FS:
         steps //= 2
     if steps > 1 and steps * first_fs + growth_fs * (steps * (steps - 1) // 2) > left_fs:
         steps = steps_until(left_fs, first_fs, growth_fs, steps)
+    if steps > 1 and steps * first_fs + growth_fs * (steps * (steps - 1) // 2) > until_fs:
+        steps = max(1, steps_until(until_fs + 1, first_fs, growth_fs, steps) - 1)
     if steps > 1 and context + sequences * (steps + size - 1) > num_blocks * size:
         slots, keys, counts = room[3], room[4], room[6]
         count_phases(inputs, outputs, slots, keys, sequences, bits, step, size, counts)
@@ -292,7 +299,7 @@ def join(
 
 USED = (
     chunk_tokens, blocks_of, opened_at, phase_of, steps_within, must_preempt, victim, push, pop, least, note,
-    steps_until, fs_until, unfinished, rank_by, vacate, tokens_of, held, count_phases, make_blocks, give_up, alike,
-    held_by_all, leave, join,
+    steps_until, fs_until, fs_left, unfinished, rank_by, vacate, tokens_of, held, count_phases, make_blocks,
+    give_up, alike, held_by_all, leave, join,
 )  # fmt: skip
 """What the core calls of here and `policy`: compiled along with it."""

@@ -17,7 +17,7 @@ from cotenant.simulation import core, plain
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import NEVER, Limits, Outcome, Requests, sorted_log
 
-_MOST_FS = 2**62
+_MOST_FS = 2**61
 _USUAL = 16  # tokens a block: what vLLM takes where nothing else is said; it has a core of its own
 OPTIONS: dict[str, Any] = {"error_model": "numpy", "_nrt": False}
 """How the core is compiled: divisors are never zero, and nothing in it makes an object, so neither is checked."""
@@ -48,8 +48,9 @@ def _stamp() -> int:
 
 
 def simulate(
-    requests: Requests, limits: Limits, costs: StepCosts, *, log: bool = False, with_numba: bool = True
-) -> Outcome:
+    requests: Requests, limits: Limits, costs: StepCosts, *, until_ns: int = NEVER, log: bool = False,
+    with_numba: bool = True,
+) -> Outcome:  # fmt: skip
     """What becomes of `requests` on one replica that has its cards to itself: `plain.simulate`, but fast.
 
     Without `log` the log stays empty. Raises InputError where a single step could leave 64 bits of femtoseconds.
@@ -58,13 +59,15 @@ def simulate(
     """
     check(limits, costs)
     if requests.prefixes is not None:
-        found = plain.simulate(requests, limits, costs)
+        found = plain.simulate(requests, limits, costs, until_ns=until_ns)
         return found if log else replace(found, log=found.log[:0])
-    events, outcome = _run(requests, limits, costs, 0, with_numba)
-    return _run(requests, limits, costs, events, with_numba)[1] if log else outcome
+    events, outcome = _run(requests, limits, costs, until_ns, 0, with_numba)
+    return _run(requests, limits, costs, until_ns, events, with_numba)[1] if log else outcome
 
 
-def _run(requests: Requests, limits: Limits, costs: StepCosts, rows: int, with_numba: bool) -> tuple[int, Outcome]:
+def _run(
+    requests: Requests, limits: Limits, costs: StepCosts, until_ns: int, rows: int, with_numba: bool
+) -> tuple[int, Outcome]:
     count = len(requests)
     status, first, finish, generated = (np.zeros(count, np.int64) for _ in range(4))
     has_first, stats, log = np.zeros(count, np.bool_), np.zeros(5, np.int64), np.zeros((rows, 4), np.int64)
@@ -73,7 +76,7 @@ def _run(requests: Requests, limits: Limits, costs: StepCosts, rows: int, with_n
     events = core_of(
         requests.arrival_ns, requests.input_tokens, requests.output_tokens, by_rank, rank_of, in_order,
         *_givers(requests), np.array(astuple(limits), np.int64), np.array(astuple(costs), np.int64),
-        status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
+        until_ns, status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
     )  # fmt: skip
     preemptions, steps, busy, end, most = stats.tolist()
     return events, Outcome(status, first, has_first, finish, preemptions, steps, busy, end, most, sorted_log(log))

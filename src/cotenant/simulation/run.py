@@ -278,11 +278,11 @@ def _serve(
     outcomes: dict[int, Outcome] = {}
     placed = [model for model in models if model.hosts]
     count = sum(len(model.work.requests) for model in placed)
+    until = round((_GRACE * span + _GRACE_S) * _NS_PER_S)
     jumps = policy == "static" and residency is None and _is_plain(conditions)
     jumps = jumps and not any(_needs_plain(model, hosts) for model in placed)
     if jumps and conditions.timeout_s is None and len(hosts) > 1 and crowded.can_serve(count, _COMPILE_FROM):
         progress(f"simulating {count:,} requests on {len(hosts)} replicas")
-        until = round((_GRACE * span + _GRACE_S) * _NS_PER_S)
         works = [model.work.requests for model in placed]
         found = crowded.serve(works, [model.hosts for model in placed], hosts, hostings, until)
         return [found[place] for place in range(len(hostings))]
@@ -290,7 +290,7 @@ def _serve(
         if not _needs_plain(model, hosts) and len(model.hosts) == 1 and _alone(model.hosts[0], hostings):
             (place,) = model.hosts
             progress(f"simulating {hostings[place].id}")
-            outcomes[place] = _fast(model, hosts[place], hostings[place])
+            outcomes[place] = _fast(model, hosts[place], hostings[place], until)
     together = [model for model in placed if model.hosts[0] not in outcomes]
     streams = [
         Stream(
@@ -304,7 +304,7 @@ def _serve(
         run(
             hosts,
             streams,
-            until_ns=round((_GRACE * span + _GRACE_S) * _NS_PER_S),
+            until_ns=until,
             residency=residency,
             cross=cross_cost(policy),
             outages=away,
@@ -344,9 +344,10 @@ def _alone(place: int, hostings: Sequence[Hosting]) -> bool:
     return not any(mine & set(other.cards) for number, other in enumerate(hostings) if number != place)
 
 
-def _fast(model: _Model, host: Host, one: Hosting) -> Outcome:
+def _fast(model: _Model, host: Host, one: Hosting, until_ns: int) -> Outcome:
     requests = replace(model.work.requests, prefixes=None)
-    outcome = fast.simulate(requests, one.limits, one.costs, with_numba=len(requests) >= _COMPILE_FROM)
+    compiled = len(requests) >= _COMPILE_FROM
+    outcome = fast.simulate(requests, one.limits, one.costs, until_ns=until_ns, with_numba=compiled)
     host.busy_fs = host.alone_fs = outcome.busy_ns * 10**6
     host.last_fs, host.replica.taken = outcome.end_ns * 10**6, len(requests)
     return outcome
