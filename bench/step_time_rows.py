@@ -59,6 +59,13 @@ _SERVED_OTHERWISE = {
 }
 
 
+# Its launch of MiniMax-M2.5 in FP8 on B200 said VLLM_USE_FLASHINFER_MOE_FP8=0 until vLLM 0.17 (pull request 947 of
+# SemiAnalysisAI/InferenceX took it out with the step to 0.19): experts ran kernel by kernel.
+_UNFUSED = {
+    ("InferenceX", "minimax-m2.5", "B200", "vllm", "fp8", version) for version in ("0.15.1", "0.16.0", "0.17.0")
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """One record as the estimator is asked: a replica of `model` on `ranks` cards under a load."""
@@ -135,6 +142,7 @@ def _times(
     precision: str,
     ranks: int,
     kv_dtype: str,
+    fused: bool | None,
     fitted: Fitted,
 ) -> tuple[ModelSpec, GpuSpec, Roofline]:
     model, gpu = _model(_CATALOGUE[arch]), find_gpu(card)
@@ -142,7 +150,7 @@ def _times(
     found = roofline(
         model, gpu, engine=engine, version=version, format=chosen,
         kernel=kernel(engine, chosen.name, gpu, version), tensor_parallel_size=ranks,
-        kv_cache_dtype=kv_dtype, fitted=fitted,
+        kv_cache_dtype=kv_dtype, fused_experts=fused, fitted=fitted,
     )  # fmt: skip
     return model, gpu, found
 
@@ -152,8 +160,10 @@ def _situation(record: Record, fitted: Fitted) -> Situation:
     card = _CARDS.get(record["gpu"], record["gpu"])
     ranks = 1 if engine == "llama.cpp" else record["tp"] * (record["pp"] or 1)  # llama.cpp deals whole layers out
     cache = "fp8" if record["kv_dtype"] == "fp8" else "auto"
+    launch = tuple(record[name] for name in ("pub", "arch", "gpu", "engine", "precision", "engine_version"))
+    fused = False if launch in _UNFUSED else None
     model, gpu, times = _times(
-        record["arch"], card, engine, _version(record), record["precision"], ranks, cache, fitted
+        record["arch"], card, engine, _version(record), record["precision"], ranks, cache, fused, fitted
     )
     return Situation(record, model, gpu, times, _capacity_tokens(gpu, times, record["tp"], engine))
 

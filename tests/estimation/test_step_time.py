@@ -1,12 +1,15 @@
 """The roofline against arithmetic by hand and against published fits."""
 
 from dataclasses import replace
+from math import sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cotenant.catalogue.gpus import find_gpu
+from cotenant.catalogue.models import find_entry
+from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
@@ -15,6 +18,7 @@ from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Spee
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.step_time import decode_step_s, linear, load_s, roofline, step_times
+from cotenant.readers.model_config import read_model_config
 
 A100 = GpuSpec(
     "A100-80GB-SXM", "NVIDIA", "Ampere", Interval.exact(80 << 30), Interval.exact(79 << 30), True, 2.039e12,
@@ -234,6 +238,57 @@ def test_more_work_never_takes_less_time(batch: int, context: int, more: int) ->
         assert exact.decode_step_s(batch + more, (batch + more) * context) >= base
         assert exact.decode_step_s(batch, batch * (context + more)) >= base
         assert exact.prefill_s(batch + more) > exact.prefill_s(batch)
+
+
+def _catalogued(name: str) -> ModelSpec:
+    entry = find_entry(name)
+    assert entry is not None
+    return read_model_config(entry.config, name=name, source=entry.config_source)
+
+
+def test_norms_over_all_heads_cost_an_all_reduce_a_layer() -> None:
+    minimax = _catalogued("MiniMaxAI/MiniMax-M2.5")
+    kept = tuple(group for group in minimax.parameters if group.name != "self_attn.q_norm")
+    without = replace(minimax, parameters=kept)
+    card = find_gpu("H200-SXM")
+    for ranks, wait in ((1, 0.0), (4, sqrt(2)), (8, sqrt(3))):
+        one, other = (
+            roofline(each, card, engine="vllm", tensor_parallel_size=ranks).overhead_s
+            for each in (minimax, without)
+        )
+        assert one - other == pytest.approx(62 * constants.FITTED.all_reduce_s * wait)
+    # One norm a head, as Qwen3 has it, asks nobody.
+    qwen = _catalogued("Qwen/Qwen3-32B")
+    assert any(group.name == "self_attn.q_norm" for group in qwen.parameters)
+    layer = (roofline(qwen, card, engine="vllm", tensor_parallel_size=2).overhead_s) / qwen.num_layers
+    assert layer == pytest.approx(constants.FITTED.vllm_layer_s + 2 * constants.FITTED.all_reduce_s)
+
+
+def test_vllm_runs_8_bit_experts_in_one_call_on_data_centre_blackwell_alone() -> None:
+    model, fp8 = _catalogued("MiniMaxAI/MiniMax-M2.5"), find_format("fp8-block")
+
+    def layer_s(gpu: str, engine: str = "vllm", fused: bool | None = None) -> float:
+        found = roofline(model, find_gpu(gpu), engine=engine, format=fp8, fused_experts=fused)
+        return found.overhead_s / model.num_layers
+
+    routed = constants.FITTED.vllm_layer_s + constants.FITTED.moe_layer_s
+    assert layer_s("B200") == pytest.approx(constants.FITTED.vllm_layer_s + constants.FITTED.fused_moe_layer_s)
+    assert layer_s("B200", fused=False) == pytest.approx(routed)
+    assert layer_s("H200-SXM") == pytest.approx(routed)
+    assert layer_s("RTX-PRO-6000-Blackwell-SE") == pytest.approx(routed)
+    assert layer_s("B200", "sglang") == pytest.approx(
+        constants.FITTED.sglang_layer_s + constants.FITTED.moe_layer_s
+    )
+
+
+def test_widened_experts_gain_nothing_from_blackwells_own_products() -> None:
+    model, int4 = _catalogued("moonshotai/Kimi-K2.5"), find_format("awq-int4")
+    hopper, blackwell = (
+        roofline(model, find_gpu(name), engine="vllm", format=int4).compute_rate for name in ("H200-SXM", "B200")
+    )
+    assert blackwell == pytest.approx(hopper, rel=1e-3)
+    wide = roofline(model, find_gpu("B200"), engine="vllm", format=find_format("bf16")).compute_rate
+    assert wide > 2 * blackwell
 
 
 def test_unknown_precision_is_refused() -> None:

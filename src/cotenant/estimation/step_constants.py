@@ -18,27 +18,28 @@ class Fitted:
     peak (in 16 bits, in 8 or fewer, and, on top of either, in a mixture's grouped products). `_s` are seconds.
     """
 
-    dense_bandwidth: float = 0.906
-    moe_bandwidth: float = 0.852
-    weight_only_moe: float = 0.751  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
+    dense_bandwidth: float = 0.887
+    moe_bandwidth: float = 0.799
+    weight_only_moe: float = 0.797  # of `moe_bandwidth`, where experts are widened to 16 bits on the way
     kv_bandwidth: float = 0.97
-    compute_16: float = 0.793
-    compute_8: float = 0.574
-    compute_moe: float = 0.523  # grouped products: small matrices, uneven experts
-    vllm_layer_s: float = 38e-6
-    tensorrt_llm_layer_s: float = 37e-6
-    sglang_layer_s: float = 71e-6
-    moe_layer_s: float = 41.5e-6  # on top, where a layer routes: gate, sort, permute
-    fused_moe_layer_s: float = 23e-6  # the same where one call does all of it (4-bit floats on Blackwell)
-    all_reduce_s: float = 8.7e-6  # x sqrt(log2(ranks)), two a layer
-    fused_all_reduce_s: float = 7.3e-6  # TensorRT-LLM's, fused with the norm that follows
-    link: float = 0.403  # of a link's bandwidth, in all-reduces
+    compute_16: float = 0.802
+    compute_8: float = 0.551
+    compute_moe: float = 0.446  # grouped products: small matrices, uneven experts
+    fused_compute_moe: float = 0.654  # the same in kernels that are one call
+    vllm_layer_s: float = 37.6e-6
+    tensorrt_llm_layer_s: float = 34.6e-6
+    sglang_layer_s: float = 73.3e-6
+    moe_layer_s: float = 33.4e-6  # on top, where a layer routes: gate, sort, permute
+    fused_moe_layer_s: float = 20.9e-6  # the same where one call does all of it
+    all_reduce_s: float = 8.8e-6  # x sqrt(log2(ranks)), two a layer
+    fused_all_reduce_s: float = 7.7e-6  # TensorRT-LLM's, fused with the norm that follows
+    link: float = 0.401  # of a link's bandwidth, in all-reduces
     sequence_s: float = 8e-6  # a step, for each sequence: scheduling and sampling, not split over ranks
-    eager_layer_s: float = 100e-6  # launching a layer of a prefill, which no CUDA graph holds
-    vllm_release: float = 1.055  # overhead of a minor release over the next one's
-    cdna_pace: float = 2.16  # how much longer steps take on AMD's CDNA than its data sheet says
-    first_token_s: float = 8.1e-3
-    closed_queue: float = 1.93  # prefills that a first token waits for in a closed loop, besides its own
+    eager_layer_s: float = 91.5e-6  # launching a layer of a prefill, which no CUDA graph holds
+    vllm_release: float = 1.054  # overhead of a minor release over the next one's
+    cdna_pace: float = 2.14  # how much longer steps take on AMD's CDNA than its data sheet says
+    first_token_s: float = 8.75e-3
+    closed_queue: float = 1.81  # prefills that a first token waits for in a closed loop, besides its own
 
 
 FITTED: Final = Fitted()
@@ -56,6 +57,11 @@ MEASURED_ENGINES: Final = ("vllm", "tensorrt-llm", "sglang")
 
 # The architectures that nearly all of those rows ran on.
 MEASURED_ARCHITECTURES: Final = ("Hopper", "Blackwell")
+
+# FLOP/s in 16 bits that a data centre Blackwell has for kernels that do not use its own tcgen05 instructions, as
+# Marlin's for 4-bit weights: those of a Hopper card, since tcgen05 is 2 to 4 times as fast as what came before
+# (CUTLASS, media/docs/cpp/blackwell_functionality.md) and 2,250 TFLOP/s are of it.
+MMA_SYNC_FLOPS: Final = 989e12
 
 ALL_REDUCES_A_LAYER: Final = 2
 

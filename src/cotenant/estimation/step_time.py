@@ -21,6 +21,7 @@ from cotenant.estimation.step_constants import FITTED, Fitted
 
 _IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and sees no image
 _FLOAT4 = ("mxfp4", "nvfp4")
+_FLOAT8 = ("fp8", "fp8-block")
 _SIXTEEN = ("bf16", "fp16")
 _REREAD = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
 
@@ -35,12 +36,14 @@ def roofline(
     tensor_parallel_size: int = 1,
     kv_cache_dtype: str = "auto",
     kernel: KernelSupport | None = None,
+    fused_experts: bool | None = None,
     fitted: Fitted = FITTED,
 ) -> Roofline:
     """The exact roofline of one replica (formulas in `roofline.py`, constants in `step_constants.py`).
 
     `format` None is the model's own precision; `kernel` is what the engine multiplies it with on this card.
     `version` says how old an engine's overhead is, where that was measured (vLLM); the interval covers the rest.
+    `fused_experts`: whether a mixture runs in one call, where a launch says so (None: as the engine chooses).
     `fitted` are other constants than the package's. A measurement in force anchors it; without one, a second
     source that is asked (`second_source`) is combined with it. Raises UnsupportedError where the card's peak in
     that precision is unknown.
@@ -49,6 +52,7 @@ def roofline(
     dense, expert = _weight_bytes(model, format)
     decoding, reading, windowed = _attention_widths(model)
     low, high = _interval(engine, gpu, kernel)
+    fused = _is_fused(engine, gpu, format) if fused_experts is None else fused_experts
     bandwidth = gpu.memory_bandwidth
     exact = Roofline(
         weights_bytes=dense / ranks,
@@ -63,11 +67,10 @@ def roofline(
         state_bytes=_state_bytes(model) / ranks,
         weight_rate=bandwidth * _weight_share(model, gpu, format, fitted),
         cache_rate=bandwidth * fitted.kv_bandwidth,
-        compute_rate=_compute_rate(model, gpu, format, fitted),
+        compute_rate=_compute_rate(model, gpu, format, fitted, fused=fused or engine == "tensorrt-llm"),
         attention_rate=gpu.peak_flops[_precision(gpu, None)] * fitted.compute_16,
         matmul_factor=_matmul_factor(kernel),
-        overhead_s=_overhead_s(model, engine, ranks, fitted, fused=_is_fused(gpu, format))
-        * _age(engine, version, fitted),
+        overhead_s=_overhead_s(model, engine, ranks, fitted, fused=fused) * _age(engine, version, fitted),
         all_reduce_s_per_token=_all_reduce_s_per_token(model, gpu, ranks, fitted),
         sequence_s=fitted.sequence_s,
         launch_s=fitted.eager_layer_s * model.num_layers,
@@ -264,11 +267,23 @@ def _precision(gpu: GpuSpec, format: QuantizationFormat | None) -> str:  # noqa:
     )
 
 
-def _compute_rate(model: ModelSpec, gpu: GpuSpec, format: QuantizationFormat | None, fitted: Fitted) -> float:  # noqa: A002
+def _compute_rate(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    format: QuantizationFormat | None,  # noqa: A002
+    fitted: Fitted,
+    *,
+    fused: bool,
+) -> float:
     """FLOP/s that matrix products reach: a share of the peak of the precision at work."""
     precision = _precision(gpu, format)
     share = fitted.compute_16 if precision in _SIXTEEN else fitted.compute_8
-    return gpu.peak_flops[precision] * share * (fitted.compute_moe if model.num_experts else 1.0)
+    if model.num_experts:
+        share *= fitted.fused_compute_moe if fused else fitted.compute_moe
+    peak = gpu.peak_flops[precision]
+    if _is_widened(gpu, format) and _is_data_centre_blackwell(gpu):
+        peak = min(peak, constants.MMA_SYNC_FLOPS)
+    return peak * share
 
 
 def _weight_share(model: ModelSpec, gpu: GpuSpec, format: QuantizationFormat | None, fitted: Fitted) -> float:  # noqa: A002
@@ -303,20 +318,43 @@ def _overhead_s(model: ModelSpec, engine: str, ranks: int, fitted: Fitted, *, fu
         engine, fitted.vllm_layer_s
     )
     reduce_s = fitted.fused_all_reduce_s if engine == "tensorrt-llm" else fitted.all_reduce_s
-    reduces = constants.ALL_REDUCES_A_LAYER * reduce_s * sqrt(log2(ranks))
+    count = constants.ALL_REDUCES_A_LAYER * model.num_layers + _wide_norms(model)
+    reduces = count * reduce_s * sqrt(log2(ranks))
     routing = fitted.fused_moe_layer_s if fused else fitted.moe_layer_s
     if engine == "tensorrt-llm":  # its kernel routes and multiplies in one
         routing = 0.0
-    return model.num_layers * (layer + reduces) + _routing_layers(model) * routing
+    return model.num_layers * layer + reduces + _routing_layers(model) * routing
 
 
 def _pace(gpu: GpuSpec, fitted: Fitted) -> float:
     return fitted.cdna_pace if gpu.architecture.startswith("CDNA") else 1.0
 
 
-def _is_fused(gpu: GpuSpec, format: QuantizationFormat | None) -> bool:  # noqa: A002
-    """Whether a mixture runs in the one-call kernels that exist for 4-bit floats on cards that multiply them."""
-    return format is not None and format.name in _FLOAT4 and gpu.has_native("fp4")
+def _wide_norms(model: ModelSpec) -> int:
+    """Layers whose queries and keys are normed over all heads together (MiniMax-M2, OLMo 2): a rank that holds
+    some of the heads must ask the others for their sums of squares. Both norms go in one all-reduce (vLLM's pull
+    request 31493, SGLang's 14416)."""
+    heads = max((group.key_width for group in model.layer_groups), default=0)
+    return sum(
+        group.count for group in model.parameters if group.name == "self_attn.q_norm" and group.shape[0] > heads
+    )
+
+
+def _is_fused(engine: str, gpu: GpuSpec, format: QuantizationFormat | None) -> bool:  # noqa: A002
+    """Whether a mixture runs in one call: routing, both products and the sum.
+
+    Such kernels exist for 4-bit floats on cards that multiply them, and for 8-bit ones on data centre Blackwell,
+    where vLLM takes them before all others (fused_moe/oracle/fp8.py; on Hopper it takes Triton's).
+    """
+    if format is None or not gpu.has_native("fp4"):
+        return False
+    if format.name in _FLOAT4:
+        return True
+    return engine == "vllm" and _is_data_centre_blackwell(gpu) and format.name in _FLOAT8
+
+
+def _is_data_centre_blackwell(gpu: GpuSpec) -> bool:
+    return gpu.compute_capability is not None and gpu.compute_capability[0] == 10
 
 
 def _age(engine: str, version: Version | None, fitted: Fitted) -> float:
