@@ -71,6 +71,8 @@ def _with_lengths(function: Any) -> Any:
 @option(_ENGINE, "--block-size", type=ENGINE_INT, metavar="TOKENS", help="Tokens of a block of cache.")
 @option(_ENGINE, "--enforce-eager", is_flag=True, help="No CUDA graphs.")
 @option(_ENGINE, "--enable-expert-parallel", "-ep", is_flag=True, help="Whole experts on each GPU.")
+@option(_ENGINE, "--enable-prefix-caching/--no-enable-prefix-caching", default=None,
+        help="Whether a past stays for others that begin alike; of states it takes more.")  # fmt: skip
 @option(_ENGINE, "--enable-lora", is_flag=True, help="Room for LoRA adapters.")
 @option(_ENGINE, "--max-loras", type=ENGINE_INT, metavar="N", help="Adapters in a batch at most.")
 @option(_ENGINE, "--max-lora-rank", type=ENGINE_INT, metavar="RANK", help="The largest rank.")

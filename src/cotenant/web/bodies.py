@@ -60,6 +60,7 @@ class EstimateBody(Body):
     block_size: int | None = None
     enforce_eager: bool | None = None
     enable_expert_parallel: bool | None = None
+    enable_prefix_caching: bool | None = None
     enable_lora: bool | None = None
     max_loras: int | None = None
     max_lora_rank: int | None = None
