@@ -8,9 +8,10 @@ the cheapest of its ways claims, times the least price of a byte on the cards of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import inf
 
-from cotenant.planning.problem import Problem
+from cotenant.planning.problem import Candidate, Problem
 
 
 def resource_bound(problem: Problem) -> float:
@@ -20,12 +21,26 @@ def resource_bound(problem: Problem) -> float:
 
 def resource_prices(problem: Problem) -> tuple[float, ...]:
     """The least that each model's memory can cost."""
+    price = _prices_of_bytes(problem)
+    return tuple(min((_worth(one, price) for one in ways), default=inf) for ways in problem.candidates)
+
+
+def bound_with(problem: Problem) -> Callable[[Candidate], float]:
+    """The same bound for all placements in which one way serves its model, asked for many ways."""
+    prices, price = resource_prices(problem), _prices_of_bytes(problem)
+    whole = sum(prices)
+    return lambda one: whole - prices[one.request] + _worth(one, price)
+
+
+def _prices_of_bytes(problem: Problem) -> dict[int, float]:
+    """By offer, the least that a byte on one of its cards costs."""
     price: dict[int, float] = {}
     for card in problem.cards:
         if card.room_bytes > 0:
             rate = problem.weight(card) / card.room_bytes
             price[card.offer] = min(price.get(card.offer, inf), rate)
-    return tuple(
-        min((one.ranks * one.claim_bytes * price.get(one.offer, inf) for one in ways), default=inf)
-        for ways in problem.candidates
-    )
+    return price
+
+
+def _worth(one: Candidate, price: Mapping[int, float]) -> float:
+    return one.ranks * one.claim_bytes * price.get(one.offer, inf)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from cotenant.domain.fleet import Fleet
 from cotenant.planning.assembly import Reason
 from cotenant.planning.problem import Assignment, Candidate, Placement, Problem, Refusal
+from cotenant.planning.resource_bound import bound_with
 from cotenant.planning.ways import Ways
 from cotenant.units import format_bytes, format_gib, format_percent, format_price
 
@@ -17,19 +19,25 @@ if TYPE_CHECKING:
 Forced = Callable[[Candidate], Placement | None]
 """The best placement in which this candidate serves its model, or None when there is none."""
 
-_MOST_SITTINGS = 3000  # beyond, the alternative is compared by its bytes instead of being solved for
+Bound = Callable[[Candidate], float]
+"""What any placement costs at the least in which this candidate serves its model."""
+
+_MOST_SITTINGS = 3000  # ways x cards: beyond, the alternative is compared by its bytes instead of being solved for
 
 
 def reasons_of(
     fleet: Fleet, problem: Problem, placement: Placement, ways: Sequence[Ways], forced: Forced | None
 ) -> Mapping[int, Reason]:
     """A reason and a runner-up for each placed model; `forced` is None where not all models have a place."""
-    if sum(map(len, problem.candidates)) * len(problem.cards) > _MOST_SITTINGS:
-        forced = None
+    bound: Bound | None = None
+    if forced is not None and sum(map(len, problem.candidates)) * len(problem.cards) > _MOST_SITTINGS:
+        forced, bound = None, bound_with(problem) if problem.objective[0] == "cost" else None
     return {
         each.candidate.request: Reason(
             why=_why(each),
-            runner_up=_runner_up(fleet, problem, placement, each.candidate, ways[each.candidate.request], forced),
+            runner_up=_runner_up(
+                fleet, problem, placement, each.candidate, ways[each.candidate.request], forced, bound
+            ),
         )
         for each in placement.assignments
     }
@@ -66,6 +74,7 @@ def _runner_up(
     chosen: Candidate,
     ways: Ways,
     forced: Forced | None,
+    bound: Bound | None,
 ) -> str:
     """The next choice by the decision matrix, and what it would have meant; "" where there was no other."""
     others = [one for one in ways.candidates if _differs(one, chosen)]
@@ -75,7 +84,7 @@ def _runner_up(
     best = min(
         others, key=lambda one: (one.format == chosen.format, one.quality_rank, one.claim_bytes * one.ranks)
     )
-    return f"next {_describe(fleet, best)}: {_outcome(problem, placement, chosen, best, forced)}"
+    return f"next {_describe(fleet, best)}: {_outcome(problem, placement, chosen, best, forced, bound)}"
 
 
 def _differs(one: Candidate, chosen: Candidate) -> bool:
@@ -111,12 +120,18 @@ def _nearest_refusal(refusals: Sequence[Refusal], chosen: Candidate) -> Refusal 
 
 
 def _outcome(
-    problem: Problem, placement: Placement, chosen: Candidate, other: Candidate, forced: Forced | None
+    problem: Problem,
+    placement: Placement,
+    chosen: Candidate,
+    other: Candidate,
+    forced: Forced | None,
+    bound: Bound | None,
 ) -> str:
     """What choosing `other` instead would mean, solved afresh where that was asked for."""
     if forced is None:
         more = other.claim_bytes * other.ranks - chosen.claim_bytes * chosen.ranks
-        return f"{format_bytes(abs(more))} {'more' if more >= 0 else 'less'}"
+        words = f"{format_bytes(abs(more))} {'more' if more >= 0 else 'less'}"
+        return words if bound is None else words + _at_least(problem, placement, bound(other))
     again = forced(other)
     if again is None:
         return f"takes {format_gib(other.claim_bytes)} a card, which no placement of the others leaves"
@@ -124,6 +139,18 @@ def _outcome(
     if more_cost > 1e-6:
         return f"{format_price(more_cost)} more" if problem.priced else f"{more_cost:.0f} more cards"
     return _compared(placement, again, other.quality_rank - chosen.quality_rank)
+
+
+def _at_least(problem: Problem, placement: Placement, floor: float) -> str:
+    """Where a fleet is too large to be solved anew for each model: what every plan with that choice costs at the
+    least, by memory alone, where that is more than this one; else that its cost is not worked out."""
+    if floor == inf:
+        return ", on cards that cost more than this plan"
+    if floor > placement.objective_value + 1e-6:
+        more = floor - placement.objective_value
+        least = format_price(more) if problem.priced else f"{ceil(more - 1e-6):.0f} card(s)"
+        return f", and at least {least} more in all"
+    return f" (what that costs is not worked out for {len(problem.names)} models)"
 
 
 def _compared(placement: Placement, again: Placement, later: int) -> str:
