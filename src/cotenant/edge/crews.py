@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from cotenant.edge.apart import cores
-from cotenant.errors import InputError
+from cotenant.errors import InputError, SolverError
 
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
@@ -29,18 +30,28 @@ class Processes:
         return self._members
 
     def each(self, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
-        """`function` of each item, in order."""
-        if self._pool is None:
-            from concurrent.futures import ProcessPoolExecutor
-            from multiprocessing import get_context
+        """`function` of each item, in order. Raises SolverError where a process is ended from outside."""
+        from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+        from multiprocessing import get_context
 
-            self._pool = ProcessPoolExecutor(self._members, mp_context=get_context("spawn"))
-        return self._pool.map(function, items)
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._members, mp_context=get_context("spawn"), initializer=_calm)
+        try:
+            yield from self._pool.map(function, items)
+        except BrokenExecutor:
+            raise SolverError(
+                "a process that helped to plan was ended (out of memory?)", hint="allow it more memory"
+            ) from None
 
     def close(self) -> None:
         """Let them go; what is not begun is left."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+
+def _calm() -> None:
+    """Ctrl-C is for whoever started this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
