@@ -235,16 +235,16 @@ class Loads:
 
     def fits(self, candidate: Candidate, card: int) -> bool:
         """Whether one rank may join that card: type, pin, memory, also while loading, company, everybody's SLO."""
-        if not self._problem.holds(candidate, self._problem.cards[card]):
-            return False
-        if candidate.claim_bytes > self.free_bytes(card):
+        where = self._problem.cards[card]
+        if not self._problem.allows(candidate, where) or candidate.claim_bytes > self.free_bytes(card):
             return False
         company = self.on(card)
-        present = sum(one.processes for one in company)
-        if present + candidate.processes > self._problem.cards[card].most_processes:
-            return False
         if not company:
-            return True
+            return self._problem.holds(candidate, where)
+        if where.most_processes < MOST_PROCESSES:
+            present = sum(one.processes for one in company)
+            if present + candidate.processes > where.most_processes:
+                return False
         if not self.may_load(candidate, card):
             return False
         if not self._may_share(candidate, company):
