@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from bench.markdown import table
 from bench.peer_programs import OURS, PROGRAMS
 from bench.peer_tasks import TASKS
+from bench.peers_beyond import beyond
 from bench.table import Row
 
 _NAMES = (OURS, *(program.name for program in PROGRAMS))
@@ -81,6 +82,7 @@ def page(found: Sequence[Row], day: str) -> str:
         "How each was asked, and what it does besides that Cotenant does not:", "",
         table(["program", "asked", "does besides"], [[one.name, one.how, one.more] for one in PROGRAMS], left=3),
         "",
+        *beyond(),
         *_READING,
     ])  # fmt: skip
 

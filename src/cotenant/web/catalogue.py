@@ -6,6 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from cotenant.web.documents import compact
+
 if TYPE_CHECKING:
     from cotenant.catalogue.models import ModelEntry
 
@@ -48,6 +50,11 @@ def _policies() -> list[str]:
     from cotenant.simulation.run import POLICIES
 
     return list(POLICIES)
+
+
+def catalogue_bytes() -> bytes:
+    """The document as it is sent."""
+    return compact(catalogue_document())
 
 
 def _conditions() -> dict[str, list[str]]:

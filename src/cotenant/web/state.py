@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import InputError
 from cotenant.web.assets import Asset, Assets, asset_of
-from cotenant.web.catalogue import catalogue_document, first_example
-from cotenant.web.documents import compact
-from cotenant.web.jobs import Board, Bounds
+from cotenant.web.catalogue import catalogue_bytes, first_example
+from cotenant.web.jobs import Board, Bounds, FullError
 from cotenant.web.live import Gateway
 from cotenant.web.memo import Memo, question_key
 from cotenant.web.shelf import Shelf
@@ -73,12 +72,22 @@ class State:
         await self.quick(partial(import_module, "numpy"))  # estimates under traffic are sooner with it
 
     async def catalogue(self) -> Asset:
-        """What there is to choose from, packed once."""
+        """What there is to choose from, packed once. A worker opens the models: it can be stopped with the server,
+        and holds up no answer meanwhile."""
         async with self._reading:
             if self._catalogue is None:
-                told = await self.quick(catalogue_document)
-                self._catalogue = await self.quick(partial(asset_of, compact(told), "application/json"))
+                told = await self._told_catalogue()
+                self._catalogue = await self.quick(partial(asset_of, told, "application/json"))
         return self._catalogue
+
+    async def _told_catalogue(self) -> bytes:
+        try:
+            job = await self.short.answer("the page's own", "catalogue", {}, {})
+        except FullError:
+            return await self.quick(catalogue_bytes)
+        if job.state == "cancelled":
+            raise asyncio.CancelledError  # the server ends
+        return job.result or await self.quick(catalogue_bytes)
 
     async def model(self, source: object) -> LoadedModel:
         """What a request calls a model; the loop never waits for the hub. Raises UnknownModelError and its kin."""

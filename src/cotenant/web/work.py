@@ -116,12 +116,20 @@ def deploy_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     return deployed(asked["plan"], asked["target"])
 
 
+def catalogue_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """What the page offers: opening every model takes a second."""
+    from cotenant.web.catalogue import catalogue_bytes
+
+    return catalogue_bytes()
+
+
 JOBS: Mapping[str, Callable[[Mapping[str, Any], Known, Tell], bytes]] = {
     "plan": plan_job,
     "simulate": simulate_job,
     "explain": explain_job,
     "check": check_job,
     "deploy": deploy_job,
+    "catalogue": catalogue_job,
 }
 
 
