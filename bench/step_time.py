@@ -1,4 +1,6 @@
-"""`python -m bench.step_time --records FILE [--step-times FILE] [--refit] [--json]`: step times, measured.
+"""Step times against published measurements, and what they err.
+
+    python -m bench.step_time --records FILE [--step-times FILE] [--refit] [--aiconfigurator] [--json]
 
 The rows: TPOT, TTFT and throughput of published serving benchmarks with the constants in the package, the order of
 configurations, and the interval's coverage. `--step-times` adds prefill and decode seconds of single steps.
@@ -29,6 +31,7 @@ from bench.step_time_score import (
 )
 from bench.step_time_steps import step_rows
 from bench.table import Row, measured, show
+from cotenant.edge.aiconfigurator import consulted, is_installed
 from cotenant.estimation.step_constants import ANCHORED, ANCHORED_FIRST_TOKEN
 
 _REACH = {
@@ -160,7 +163,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--records", metavar="FILE", type=Path, required=True, help="serving benchmarks, JSONL")
     parser.add_argument("--step-times", metavar="FILE", type=Path, help="single steps, CSV")
     parser.add_argument("--refit", action="store_true", help="leave one publication out at a time (minutes)")
+    parser.add_argument("--aiconfigurator", action="store_true", help="combined with it, where it is installed")
     asked = parser.parse_args(argv)
+    if asked.aiconfigurator and not is_installed():
+        parser.error("aiconfigurator is not installed")
+    with consulted(asked.aiconfigurator):
+        return show(_rows(asked), as_json=asked.json)
+
+
+def _rows(asked: argparse.Namespace) -> list[Row]:
     records = read_records(asked.records)
     scored = score(records)
     found = rows(scored) + apart_rows(scored) + left_out_rows(scored)
@@ -168,7 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         found += step_rows(asked.step_times)
     if asked.refit:
         found += refitted(records)
-    return show(found, as_json=asked.json)
+    return found
 
 
 if __name__ == "__main__":
