@@ -45,9 +45,10 @@ def estimate_memory(
     memory = replica_memory(
         model, gpu, asked, engine=engine, version=version, format=format, used_bytes=used_bytes
     )
-    ranks = _rank_estimates(memory, used_bytes)
+    pools = pools_of(memory)
+    ranks = _rank_estimates(memory, pools, used_bytes)
     cache = _cache_estimate(memory, demand)
-    verdict, reason = judged(memory, engine, used_bytes, demand)
+    verdict, reason = judged(memory, pools, engine, used_bytes, demand)
     return Estimate(
         model=model, gpu=gpu, engine=engine.name, engine_version=str(version),
         quantization=format.name, settings=memory.settings, verdict=verdict, per_gpu=ranks, kv_cache=cache,
@@ -111,8 +112,9 @@ def _filled(settings: EngineSettings, demand: Demand | None) -> EngineSettings:
     )
 
 
-def _rank_estimates(memory: ReplicaMemory, used_bytes: int) -> tuple[RankEstimate, ...]:
-    pools = pools_of(memory)
+def _rank_estimates(
+    memory: ReplicaMemory, pools: tuple[Interval, ...], used_bytes: int
+) -> tuple[RankEstimate, ...]:
     found: list[RankEstimate] = []
     free = memory.capacity.shifted(-used_bytes)
     for stage, pool in zip(memory.stages, pools, strict=True):

@@ -23,14 +23,18 @@ def pools_of(memory: ReplicaMemory) -> tuple[Interval, ...]:
 
 
 def judged(
-    memory: ReplicaMemory, engine: EngineRules, used_bytes: int = 0, demand: Demand | None = None
+    memory: ReplicaMemory,
+    pools: tuple[Interval, ...],
+    engine: EngineRules,
+    used_bytes: int = 0,
+    demand: Demand | None = None,
 ) -> tuple[Verdict, str]:
-    """Whether the replica fits on its card, and the sentence that says by how much. The pool must hold a `demand`,
-    where there is one; `used_bytes` is held on each card by others."""
-    return judge(_checks(memory, pools_of(memory), used_bytes, engine, demand))
+    """Whether the replica fits on its card with `pools_of` its stages, and the sentence that says by how much. The
+    pool must hold a `demand`, where there is one; `used_bytes` is held on each card by others."""
+    return judge(_checks(memory, pools, used_bytes, engine, demand))
 
 
-def claimed_bytes(memory: ReplicaMemory) -> int:
+def claimed_bytes(memory: ReplicaMemory, pools: tuple[Interval, ...]) -> int:
     """What no other replica may count on, of the rank that binds: as `domain.estimate.RankEstimate` says it."""
     return max(
         max(
@@ -41,7 +45,7 @@ def claimed_bytes(memory: ReplicaMemory) -> int:
             + stage.runtime.outside.value
             + pool.value,
         )
-        for stage, pool in zip(memory.stages, pools_of(memory), strict=True)
+        for stage, pool in zip(memory.stages, pools, strict=True)
     )
 
 

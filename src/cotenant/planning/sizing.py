@@ -16,7 +16,7 @@ from cotenant.domain.step_time import Scaled, Times
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.demand import demand
 from cotenant.estimation.inverse import allocated_sizing, size_pool
-from cotenant.estimation.memory_checks import claimed_bytes
+from cotenant.estimation.memory_checks import claimed_bytes, pools_of
 from cotenant.estimation.memory_checks import judged as judged_terms
 from cotenant.estimation.memory_terms import load_peak, replica_memory, with_pool
 from cotenant.estimation.roofline import Roofline
@@ -102,10 +102,11 @@ def _filled(case: Case, split: Split, asked: Demand) -> _Held:
     )  # fmt: skip
     granted = size_pool(bare, asked.kv_pool_bytes, in_bytes=bare.rules.has_cache_bytes).settings
     memory = with_pool(bare, granted, engine=one.engine, used_bytes=used)
-    verdict, reason = judged_terms(memory, one.engine, used, asked)
+    pools = pools_of(memory)
+    verdict, reason = judged_terms(memory, pools, one.engine, used, asked)
     return _Held(
         granted,
-        claimed_bytes(memory),
+        claimed_bytes(memory, pools),
         max(load_peak(stage).value for stage in memory.stages),
         "" if verdict is Verdict.FITS else f"{verdict}: {reason}",
     )
