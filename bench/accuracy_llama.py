@@ -208,7 +208,8 @@ def _flash(value: Any, build: BuildRules) -> bool:
 
 
 def _type(value: str | None) -> str:
-    return value if value and value != "none" else "f16"
+    said = (value or "none").lower().replace("fp", "f")
+    return said if said != "none" else "f16"
 
 
 def _placement(row: Row, model: ModelSpec, build: BuildRules) -> Placement:

@@ -31,6 +31,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines import find_engine
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import CotenantError, UnsupportedError
+from cotenant.estimation.elements import CACHE_DTYPES
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.speculation import served_model
@@ -255,16 +256,17 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
     ranks, copies = row["tensor_parallel"] or 1, row["data_parallel"] or 1
     if row["engine"] == "sglang" and ranks % copies == 0:  # its tp counts the GPUs of all copies of attention
         ranks //= copies
-    cache = row["kv_cache_dtype"] or "auto"
+    cache = _cache_type(row["kv_cache_dtype"])
+    share = row["gpu_memory_utilization"]
     return EngineSettings(
         tensor_parallel_size=ranks,
         pipeline_parallel_size=row["pipeline_parallel"] or 1,
         dtype=_DTYPES.get(row["dtype"] or "", "auto"),
-        kv_cache_dtype="auto" if cache in ("auto", "bfloat16", "float16") else cache,
+        kv_cache_dtype=cache,
         max_model_len=length,
         max_num_seqs=row["max_num_seqs"],
         max_num_batched_tokens=row["max_num_batched_tokens"],
-        gpu_memory_utilization=row["gpu_memory_utilization"],
+        gpu_memory_utilization=share / 100 if share is not None and share > 1 else share,  # said in percent
         block_size=row["block_size"],
         enforce_eager=bool(row["enforce_eager"]),
         enable_expert_parallel=bool(row["expert_parallel"]),
@@ -272,6 +274,22 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         data_parallel_size=copies,
         speculation=_speculation(row["speculative"], model.name),
     )
+
+
+_CACHE_WORDS = (
+    ("k8v4", "turboquant_k8v4"), ("k3v4", "turboquant_k3v4_nc"), ("3bit", "turboquant_3bit_nc"),
+    ("tq3", "turboquant_3bit_nc"), ("tq4", "turboquant_4bit_nc"), ("turboquant", "turboquant_4bit_nc"),
+    ("e5m2", "fp8_e5m2"), ("e4m3", "fp8_e4m3"),
+)  # fmt: skip
+
+
+def _cache_type(text: str | None) -> str:
+    """A cache's type as vLLM calls it, from the words that people use for it."""
+    said = (text or "auto").lower().removeprefix("torch.")
+    said = _DTYPES.get(said, said)
+    if said in CACHE_DTYPES:
+        return said
+    return next((dtype for mark, dtype in _CACHE_WORDS if mark in said), said)
 
 
 @lru_cache(maxsize=512)
