@@ -35,6 +35,7 @@ def main(home: str) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         box.main(str(folder / CALLED), *(f"{model}={file}" for model, file in known.items()))
+        _hold_both(folder / CALLED)
         html = DOCS / "recorded" / "verify-two-models.html"
         argv = [
             str(Path(home) / "venv" / "bin" / "python"),
@@ -45,7 +46,7 @@ def main(home: str) -> int:
             "--html",
             str(html),
         ]
-        environment = os.environ | {"XDG_DATA_HOME": str(folder / "data"), "COLUMNS": "96"}
+        environment = os.environ | {"XDG_DATA_HOME": str(folder / "data"), "COLUMNS": "110"}
         environment |= {"PYTHONPATH": str(DOCS.parent / "src"), "NO_COLOR": "1"}
         done = subprocess.run(argv, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment, check=False)
     if done.returncode not in (0, 3):
@@ -53,9 +54,18 @@ def main(home: str) -> int:
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(f"```text\n$ cotenant verify {CALLED}")
     _, _, after = rest.partition("\n```\n")
-    block = f"```text\n$ cotenant verify {CALLED} --html two-models.html\n{done.stdout.rstrip()}\n```\n"
+    shown = "\n".join(line.rstrip() for line in done.stdout.rstrip().splitlines())
+    block = f"```text\n$ cotenant verify {CALLED} --html two-models.html\n{shown}\n```\n"
     PAGE.write_text(before + block + after, encoding="utf-8")
     return 0
+
+
+def _hold_both(place: Path) -> None:
+    """A budget for both at once, so that they are also driven together."""
+    plan = json.loads(place.read_text())
+    (box,) = plan["gpus"]
+    box["capacity_bytes"] = sum(share["bytes"] for share in box["replicas"]) + 2**24
+    place.write_text(json.dumps(plan))
 
 
 if __name__ == "__main__":
