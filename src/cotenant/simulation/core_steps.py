@@ -303,3 +303,6 @@ USED = (
     give_up, alike, held_by_all, leave, join,
 )  # fmt: skip
 """What the core calls of here and `policy`: compiled along with it."""
+
+SELDOM = (make_blocks, give_up, held, held_by_all, count_phases, push, pop, steps_within, victim)
+"""Of these, what is called where blocks or time run out: left as calls, all others are laid into the loop."""

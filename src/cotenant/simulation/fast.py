@@ -13,7 +13,7 @@ import numpy as np
 
 from cotenant.errors import InputError
 from cotenant.policy.order import ranks
-from cotenant.simulation import core, plain
+from cotenant.simulation import core, core_steps, plain
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import NEVER, Limits, Outcome, Requests, sorted_log
 
@@ -37,14 +37,14 @@ def compiled(with_numba: bool = True, block_size: int = 0) -> Any:
     except ImportError:
         return plain
     for function in core.USED:
-        register_jitable(**HELPERS)(function)
+        register_jitable(forceinline=function not in core_steps.SELDOM, **HELPERS)(function)
     return njit(plain, cache=True, **OPTIONS)
 
 
 def _stamp() -> int:
     """A number that changes with the code of any decision, and with how it is compiled."""
     code = [function.__code__ for function in core.USED]
-    return crc32(repr([OPTIONS, *((one.co_code, one.co_consts, one.co_names) for one in code)]).encode())
+    return crc32(repr([OPTIONS, HELPERS, *((one.co_code, one.co_consts, one.co_names) for one in code)]).encode())
 
 
 def simulate(
