@@ -106,6 +106,8 @@ class Connection(asyncio.Protocol):
             return self.send(200, self._metrics(), "text/plain")
         if stub.told.key and headers.get("authorization") != f"Bearer {stub.told.key}":
             return self.send(401, {"error": {"message": "bad key"}})
+        if path == "/props" and stub.told.build:
+            return self.send(200, {"build_info": stub.told.build, "total_slots": 1})
         if path == "/v1/models":
             return self.send(200, {"object": "list", "data": [{"id": stub.told.model, "object": "model"}]})
         if path in ("/sleep", "/wake_up", "/is_sleeping", "/collective_rpc", "/reset_prefix_cache"):
@@ -268,6 +270,7 @@ def main() -> int:
     parser.add_argument("--key", default=os.environ.get("LLAMA_API_KEY") or os.environ.get("VLLM_API_KEY", ""))
     parser.add_argument("--load-s", type=float, default=float(os.environ.get("STUB_LOAD_S", "0")))
     parser.add_argument("--token-s", type=float, default=float(os.environ.get("STUB_TOKEN_S", "0")))
+    parser.add_argument("--build", default="")
     parser.add_argument("--wrong-after-wake", action="store_true")
     told, _ = parser.parse_known_args()
     # an engine's other flags are taken and ignored

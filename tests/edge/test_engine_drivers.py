@@ -126,7 +126,7 @@ def test_the_command_is_built_from_typed_fields(monkeypatch, tmp_path):
     command = find_driver("llama.cpp").command(launch, key="secret")
     assert command.argv == (
         str(server), "-m", "/m/x.gguf", "--alias", "smol; rm -rf /", "--port", "8001", "-ngl", "0", "-c", "2048",
-        "-np", "2", "-fit", "off", "--host", "127.0.0.1", "--metrics", "-lv", "4", "--no-repack",
+        "-np", "2", "-fit", "off", "--host", "127.0.0.1", "--metrics", "--no-repack",
         "--cache-ram", "0", "--ctx-checkpoints", "0",
     )  # fmt: skip
     assert command.environment == {"LLAMA_API_KEY": "secret"}
@@ -149,7 +149,7 @@ def launch_of(engine: str, version: str, **more) -> Launch:
     ("engine", "version", "first", "last", "variables"),
     [
         ("vllm", "0.21", "serve", ("--host", "127.0.0.1"), {"VLLM_API_KEY": "k"}),
-        ("tgi", "3.3", "--model-id", ("--hostname", "127.0.0.1"), {"API_KEY": "k"}),
+        ("tgi", "3.3", "--model-id", ("--hostname", "127.0.0.1"), {}),
         ("sglang", "0.5", "-m", ("127.0.0.1", "--enable-metrics"), {}),
         ("ollama", "0.20", "serve", ("serve",), {"OLLAMA_HOST": "127.0.0.1:8101", "OLLAMA_KEEP_ALIVE": "-1"}),
     ],

@@ -41,6 +41,7 @@ class Launch:
     url: str = ""
     sleep_level: int = 0  # how it gives memory back: vLLM's levels; 0: it is stopped
     also_serves: tuple[str, ...] = ()  # further names that clients may ask for
+    measured: bool = False  # whether its log is read for what it holds; such a log may hold prompts too
     priorities: bool = False  # whether requests come with priorities, which the engine is to follow where it can
 
 

@@ -34,8 +34,11 @@ class LlamaServer(NoSleep, FixedAdapters):
     name = "llama.cpp"
 
     def command(self, launch: Launch, *, key: str = "") -> Command:
-        """``llama-server -m FILE ...`` on loopback, with metrics; buffers are printed at verbosity 4."""
-        argv = (*words(launch), "--host", "127.0.0.1", "--metrics", "-lv", "4")
+        """``llama-server -m FILE ...`` on loopback, with metrics. Buffers are printed at verbosity 4, where many
+        builds write whole requests and answers too (log_server_request): only a measured launch gets it."""
+        argv = (*words(launch), "--host", "127.0.0.1", "--metrics")
+        if launch.measured:
+            argv = (*argv, "-lv", "4")
         options = launch.settings.llama_cpp
         if options is not None and options.n_gpu_layers == 0:
             argv = (*argv, "--no-repack")  # repacked for the processor, weights would be held twice
@@ -50,7 +53,10 @@ class LlamaServer(NoSleep, FixedAdapters):
     def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
         """The build's number, from /props: its ``build_info`` is ``b6800-abcdef0``."""
         build = version_at(url, "/props", "build_info", timeout_s=timeout_s, key=key)
-        return build.partition("-")[0].removeprefix("b")
+        number = build.partition("-")[0].removeprefix("b")
+        if not number.strip("0"):
+            raise EngineError("its build has no number")
+        return number
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """From /metrics, which it serves where it was started with --metrics."""

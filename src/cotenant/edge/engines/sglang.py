@@ -37,7 +37,7 @@ class Sglang(NoSleep):
 
     def version(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> str:
         """From /get_server_info, which later releases keep beside /server_info."""
-        return version_at(url, "/get_server_info", "version", timeout_s=timeout_s)
+        return version_at(url, "/get_server_info", "version", timeout_s=timeout_s, key=key)
 
     def metrics(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> EngineMetrics:
         """From /metrics."""

@@ -1,7 +1,7 @@
 """Text Generation Inference: no sleep, adapters at start, metrics by its own names.
 
-Source: huggingface/text-generation-inference, router/src/server.rs (/health, /metrics, /v1), launcher/src/main.rs
-(the key of the router's API is API_KEY).
+It gets no key: its launcher reads one from API_KEY, and hands it to the router's command line, where others see it
+(launcher/src/main.rs). It listens on loopback. Other source: router/src/server.rs (/health, /info, /metrics, /v1).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tgi(NoSleep, FixedAdapters):
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``text-generation-launcher ...`` on loopback."""
         argv = (*words(launch), "--hostname", "127.0.0.1")
-        return Command(argv, on_cards(launch, {"API_KEY": key} if key else {}))
+        return Command(argv, on_cards(launch, {}))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """200 once the shards answer, 503 before."""

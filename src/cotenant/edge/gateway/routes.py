@@ -8,22 +8,22 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from cotenant.edge.gateway.answers import error_body, error_event, models_body
+from cotenant.edge.gateway.answers import error_event, models_body
+from cotenant.edge.gateway.asked import deadline_of, parsed, priority_of
 from cotenant.edge.gateway.core import Core, Ticket
 from cotenant.edge.gateway.hands import EngineHands
 from cotenant.edge.gateway.keys import Client, Keys
+from cotenant.edge.gateway.openapi import BY_PATH, Operation, document, fault_of
+from cotenant.edge.gateway.refused import RefusedError, refused
 from cotenant.edge.gateway.relay import BrokenError, Relay
 from cotenant.edge.gateway.status import status_document, status_page
 from cotenant.serving.effects import Refuse, Send
 
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
-_NEEDED = {"/v1/chat/completions": "messages", "/v1/completions": "prompt", "/v1/embeddings": "input"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,6 @@ class Limits:
     held_bytes: int = 2**30
     body_s: float = 60.0
     longest_s: float = 3600.0
-
-
-class RefusedError(Exception):
-    """An answer that is an error."""
-
-    def __init__(
-        self, status: int, code: str, message: str, *, param: str | None = None, retry: int | None = None
-    ):
-        super().__init__(message)
-        self.status, self.code, self.param, self.retry = status, code, param, retry
 
 
 class Routes:
@@ -63,11 +53,14 @@ class Routes:
         )
         self._created = int(time.time())
         self._held_bytes = 0
-        self._others: dict[tuple[str, str], Callable[[], web.Response]] = {
-            ("GET", "/v1/models"): self._models,
-            ("GET", "/metrics"): self._metrics,
-            ("GET", "/"): self._status,
-            ("GET", "/status.json"): self._status_json,
+        self._others: dict[str, Callable[[str], web.Response]] = {
+            "models": self._models,
+            "model": self._model,
+            "health": self._health,
+            "metrics": self._metrics,
+            "status": self._status,
+            "status_json": self._status_json,
+            "openapi": self._openapi,
         }
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -78,36 +71,46 @@ class Routes:
         try:
             return await self._route(request)
         except RefusedError as error:
-            return _refused(error.status, error.code, str(error), error.param, error.retry)
+            return refused(error.status, error.code, str(error), error.param, error.retry, allow=error.allow)
         except (HttpProcessingError, web.RequestPayloadError):
-            return _refused(400, "bad_request", "the body is no sound HTTP", close=True)
+            return refused(400, "bad_request", "the body is no sound HTTP", close=True)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
-        path = request.path
-        if path == "/health":
-            return self._health()
+        operation, argument = self._operation(request)
+        if not operation.open:
+            self._check_origin(request)
+            client = self._client(request)
+            if operation.name == "generate":
+                return await self._generate(request, operation, client)
+        return self._others[operation.name](argument)
+
+    def _operation(self, request: web.BaseRequest) -> tuple[Operation, str]:
+        """What is asked for, by the table, and the model in the path. Who may not ask learns nothing of it."""
+        path, argument = request.path, ""
+        if path.startswith("/v1/models/"):
+            path, argument = "/v1/models/{model}", path.removeprefix("/v1/models/")
+        methods = BY_PATH.get(path, {})
+        found = methods.get("GET" if request.method == "HEAD" else request.method)
+        if found is not None:
+            return found, argument
         self._check_origin(request)
-        client = self._client(request)
-        if path in PATHS:
-            if request.method != "POST":
-                raise RefusedError(405, "method_not_allowed", f"{path} takes POST")
-            return await self._generate(request, path, client)
-        other = self._others.get((request.method, path))
-        if other is not None:
-            return other()
-        if request.method == "GET" and path.startswith("/v1/models/"):
-            return self._model(path.removeprefix("/v1/models/"))
-        raise RefusedError(404, "not_found", f"no {request.method} {path[:100]} here")
+        self._client(request)
+        if methods:
+            words = f"{request.path[:100]} takes {' or '.join(methods)}"
+            raise RefusedError(405, "method_not_allowed", words, allow=methods)
+        raise RefusedError(404, "not_found", f"no {request.method} {request.path[:100]} here")
 
     # --- generation ---
 
-    async def _generate(self, request: web.BaseRequest, path: str, client: Client) -> web.StreamResponse:
+    async def _generate(
+        self, request: web.BaseRequest, operation: Operation, client: Client
+    ) -> web.StreamResponse:
         body = await self._body(request)
         self._held_bytes += len(body)
         ticket: Ticket | None = None
         status = 499
         try:
-            ticket = self._ticket(request, path, body, client)
+            ticket = self._ticket(request, operation, body, client)
             self.core.ask(ticket)
             answer = await self._serve(ticket, request)
             status = answer.status if ticket.out is None or not ticket.recalled else 502
@@ -155,7 +158,7 @@ class Routes:
     async def _refuse(self, ticket: Ticket, refusal: Refuse) -> web.StreamResponse:
         """An error: an answer of its own, or the end of a stream that has begun."""
         if ticket.out is None:
-            return _refused(refusal.status, refusal.code, refusal.message, None, refusal.retry_after_s)
+            return refused(refusal.status, refusal.code, refusal.message, None, refusal.retry_after_s)
         ticket.recalled = True
         with contextlib.suppress(ConnectionError):
             await ticket.out.write(b"\n\n" + error_event(refusal.status, refusal.code, refusal.message))
@@ -188,8 +191,8 @@ class Routes:
             self._held_bytes -= len(body)
         return bytes(body)
 
-    def _ticket(self, request: web.BaseRequest, path: str, body: bytes, client: Client) -> Ticket:
-        given = _parsed(body)
+    def _ticket(self, request: web.BaseRequest, operation: Operation, body: bytes, client: Client) -> Ticket:
+        given = parsed(body)
         asked = given.get("model")
         if not isinstance(asked, str) or not asked:
             raise RefusedError(400, "invalid_model", "`model` must name a model", param="model")
@@ -199,30 +202,14 @@ class Routes:
             raise RefusedError(
                 404, "model_not_found", f"no model {asked[:100]!r} here; there are {known}", param="model"
             )
-        needed = _NEEDED[path]
-        if needed not in given:
-            raise RefusedError(400, "missing_parameter", f"`{needed}` is missing", param=needed)
-        stream = given.get("stream", False)
-        if not isinstance(stream, bool):
-            raise RefusedError(400, "invalid_type", "`stream` is true or false", param="stream")
+        fault = fault_of(operation, given)
+        if fault is not None:
+            raise RefusedError(400, fault[0], fault[1], param=fault[2])
         return Ticket(
-            self.core.number(), model=model, asked=asked, path=path, body=body, stream=stream, client=client.name,
-            priority=_priority(request, client), deadline_s=self._deadline(request),
+            self.core.number(), model=model, asked=asked, path=operation.path, body=body,
+            stream=operation.streams and given.get("stream", False), client=client.name,
+            priority=priority_of(request, client), deadline_s=deadline_of(request, self.limits.longest_s),
         )  # fmt: skip
-
-    def _deadline(self, request: web.BaseRequest) -> float | None:
-        told = request.headers.get("X-Request-Timeout")
-        if told is None:
-            return None
-        try:
-            seconds = float(told.removesuffix("s"))
-        except ValueError:
-            seconds = -1.0
-        if not 0 < seconds <= self.limits.longest_s:
-            raise RefusedError(
-                400, "invalid_timeout", f"X-Request-Timeout is 0 to {self.limits.longest_s:g} seconds"
-            )
-        return seconds
 
     # --- who may ---
 
@@ -249,11 +236,11 @@ class Routes:
 
     # --- the rest ---
 
-    def _health(self) -> web.Response:
+    def _health(self, _: str) -> web.Response:
         draining = self.core.router.floor.draining_ns is not None
         return web.json_response({"status": "draining" if draining else "ok"}, status=503 if draining else 200)
 
-    def _models(self) -> web.Response:
+    def _models(self, _: str) -> web.Response:
         return web.Response(
             body=models_body(self.core.fleet.names, self._created), content_type="application/json"
         )
@@ -264,51 +251,23 @@ class Routes:
         one = json.loads(models_body([name], self._created))["data"][0]
         return web.json_response(one)
 
-    def _metrics(self) -> web.Response:
+    def _metrics(self, _: str) -> web.Response:
         return web.Response(body=self.core.figures.page(), headers={"Content-Type": "text/plain; version=0.0.4"})
 
-    def _status(self) -> web.Response:
+    def _status(self, _: str) -> web.Response:
         return web.Response(
             text=status_page(self.core), content_type="text/html",
             headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
         )  # fmt: skip
 
-    def _status_json(self) -> web.Response:
+    def _openapi(self, _: str) -> web.Response:
+        return web.json_response(document(self.core.fleet.names, keys=self.keys is not None))
+
+    def _status_json(self, _: str) -> web.Response:
         return web.json_response(status_document(self.core))
 
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
-
-
-def _parsed(body: bytes) -> dict[str, Any]:
-    try:
-        given = json.loads(body, object_pairs_hook=_once_each)
-    except (ValueError, RecursionError):
-        raise RefusedError(400, "invalid_json", "the body is not JSON") from None
-    if not isinstance(given, dict):
-        raise RefusedError(400, "invalid_json", "the body is not a JSON object")
-    return given
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. A key that stands there twice is refused: we might read one, and the engine the other."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise RefusedError(400, "invalid_json", "a key stands twice in one object of the body")
-    return found
-
-
-def _priority(request: web.BaseRequest, client: Client) -> int | None:
-    told = request.headers.get("X-Priority")
-    if told is None:
-        return None
-    try:
-        wanted = int(told)
-    except ValueError:
-        wanted = 10**9
-    if abs(wanted) > 10**6:
-        raise RefusedError(400, "invalid_priority", "X-Priority is a whole number")
-    return wanted if client.priority is None else min(wanted, client.priority)
 
 
 def _bare_host(text: str) -> str:
@@ -316,26 +275,3 @@ def _bare_host(text: str) -> str:
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0].lower()
-
-
-def _refused(
-    status: int,
-    code: str,
-    message: str,
-    param: str | None = None,
-    retry: int | None = None,
-    *,
-    close: bool = False,
-) -> web.Response:
-    headers = {} if retry is None else {"Retry-After": str(retry)}
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    answer = web.Response(
-        status=status,
-        body=error_body(status, code, message, param),
-        content_type="application/json",
-        headers=headers,
-    )
-    if close or status in (408, 413):
-        answer.force_close()
-    return answer

@@ -9,9 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from aiohttp import web
 
@@ -20,6 +18,7 @@ from cotenant.edge.engines import find_driver, processes
 from cotenant.edge.engines.calls import address
 from cotenant.edge.engines.strays import strays
 from cotenant.edge.gateway.core import Core
+from cotenant.edge.gateway.foresight import check_clocks, foresee
 from cotenant.edge.gateway.guard import GuardedServer, most_connections
 from cotenant.edge.gateway.hands import EngineHands
 from cotenant.edge.gateway.hardware import check_hardware
@@ -30,7 +29,6 @@ from cotenant.edge.gateway.relay import Relay
 from cotenant.edge.gateway.routes import Limits, Routes
 from cotenant.edge.gateway.watch import Watch
 from cotenant.errors import CotenantError, InputError
-from cotenant.policy.turns import is_expected
 from cotenant.serving.from_plan import Fleet
 from cotenant.serving.replica import State
 from cotenant.serving.settings import Settings
@@ -67,7 +65,7 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
             f"{options.host} can be reached by others, and no keys are given",
             hint="--api-keys FILE, or --allow-anonymous where the network itself is closed",
         )
-    _check_port(fleet, options.port)
+    _check(fleet, options)
     log = Log(quiet=options.quiet)
     check_hardware(fleet, log)
     journal = Journal(options.state, lambda reason: log.event("journal_not_written", reason=reason))
@@ -79,10 +77,12 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
     return 0
 
 
-def _check_port(fleet: Fleet, port: int) -> None:
-    mine = [one.id for one in fleet.launches if not one.url and one.port == port]
-    if mine and port:
-        raise InputError(f"the plan gives port {port} to {mine[0]}", hint="--port N")
+def _check(fleet: Fleet, options: Options) -> None:
+    """Raises InputError for a plan that cannot be served here, whatever the machine."""
+    check_clocks(fleet.hours)
+    mine = [one.id for one in fleet.launches if not one.url and one.port == options.port]
+    if mine and options.port:
+        raise InputError(f"the plan gives port {options.port} to {mine[0]}", hint="--port N")
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -126,7 +126,7 @@ async def _serve(
         loop.add_signal_handler(name, end.stop)
     reload = Reload(core, hands, routes, options)
     loop.add_signal_handler(signal.SIGHUP, reload.begin)
-    foresight = loop.create_task(_expect(core))
+    foresight = loop.create_task(foresee(core))
     gc.collect()
     gc.freeze()
     if options.prestart:
@@ -199,7 +199,7 @@ class Reload:
         if self._options.again is None:
             raise InputError("there is nothing to read anew")
         fleet = self._options.again()
-        _check_port(fleet, self._options.port)
+        _check(fleet, self._options)
         check_hardware(fleet, self._core.log)
         return fleet, self._options.keys_again() if self._options.keys is not None else None
 
@@ -207,16 +207,6 @@ class Reload:
 async def _listen(server: GuardedServer, options: Options) -> asyncio.Server:
     loop = asyncio.get_running_loop()
     return await loop.create_server(server, options.host, options.port, backlog=1024)
-
-
-async def _expect(core: Core) -> None:
-    """Wake models ahead of the hours in which their traffic is above its mean, where there is room."""
-    while True:
-        await asyncio.sleep(60)
-        for one in core.fleet.hours:
-            soon = datetime.now(ZoneInfo(one.timezone)) + timedelta(minutes=5)
-            if is_expected(one.weights, soon.hour):
-                core.expect([one.model])
 
 
 def _with_limit(server: GuardedServer, most: int) -> Callable[..., web.BaseRequest]:

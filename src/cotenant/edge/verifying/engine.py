@@ -14,7 +14,6 @@ from cotenant.domain.measurement import Measurement
 from cotenant.domain.running import EngineProcess, Health, Launch
 from cotenant.domain.verification import Reading
 from cotenant.edge.engines import find_driver, processes
-from cotenant.edge.engines.calls import call
 from cotenant.edge.logs import log_chunks
 from cotenant.edge.verifying.pages import file_pages
 from cotenant.errors import CotenantError, EngineError
@@ -141,16 +140,6 @@ def _after(chunks: Iterator[bytes], start: int) -> Iterator[bytes]:
 
 def version_of(url: str, engine: str, *, timeout_s: float = 5.0, key: str = "") -> str | None:
     """The version that a running engine tells over HTTP; None where it tells none."""
-    path = {"vllm": "/version", "llama.cpp": "/props", "sglang": "/get_server_info", "tgi": "/info",
-            "ollama": "/api/version"}.get(engine)  # fmt: skip
-    if path is None:
-        return None
-    import json
-
-    with contextlib.suppress(EngineError, ValueError, RecursionError):
-        status, body = call(url, path, timeout_s=timeout_s, key=key)
-        told = json.loads(body) if status == 200 else None
-        if isinstance(told, dict):
-            found = told.get("build_info") or told.get("version")
-            return found if isinstance(found, str) else None
+    with contextlib.suppress(CotenantError):
+        return find_driver(engine).version(url, timeout_s=timeout_s, key=key)
     return None

@@ -182,7 +182,7 @@ def _engine(
     safe = hashlib.sha256(replica.id.encode()).hexdigest()[:12]
     path = log if url else folder / "logs" / f"{safe}.log"
     return LiveEngine(
-        launch_of(replica, url.rstrip("/").removesuffix("/v1")), log=path, pid=pid,
+        replace(launch_of(replica, url.rstrip("/").removesuffix("/v1")), measured=True), log=path, pid=pid,
         device_bytes=source.of(replica), key=asked.key if url else "",
     )  # fmt: skip
 
@@ -190,7 +190,7 @@ def _engine(
 def _version_line(replica: ReplicaPlan, engine: LiveEngine) -> Finding | None:
     """Whether what runs is of the version that was planned, where it tells one."""
     told = version_of(engine.url, replica.engine, key=engine.key)
-    if told is None or told.startswith("b0"):  # a build without a number
+    if told is None:
         return None
     number = told.partition("-")[0].lstrip("vb")
     same = number == replica.engine_version.lstrip("vb")
