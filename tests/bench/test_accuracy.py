@@ -58,7 +58,7 @@ def test_every_id_is_there_and_a_right_row_holds(measured):
 
 
 def test_a_refusal_counts_as_wrong(measured):
-    found = measured(record(), record(id="two", engine_version="0.2.0"))
+    found = measured(record(), record(id="two", num_gpus=3, tensor_parallel=3))
     assert found["weights_within_2pct"]["value"] == 0.5
     assert found["weights_within_2pct"]["eligible"] == 2
     assert found["weights_within_2pct"]["answered"] == 1
@@ -83,3 +83,21 @@ def test_what_a_metric_needs_must_not_be_null(measured):
     found = measured(record(tensor_parallel=None, num_gpus=None), record(id="no-config", config_file=None))
     assert found["weights_within_2pct"]["eligible"] == 0
     assert found["weights_within_2pct"]["holds"] is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"engine_version": "nightly"},
+        {"engine_version": "0.2.7"},
+        {"engine_version": "0.15.2rc1.dev93+g11a4c9d30"},
+        {"quantization": "compressed-tensors"},
+        {"quantization": "torchao"},
+        {"kv_cache_dtype": "turboquant (k8v4)"},
+        {"gpu_memory_utilization": 92},
+        {"gpu": "1x NVIDIA L4 (cloud)"},
+    ],
+    ids=str,
+)
+def test_a_record_in_peoples_words_is_answered(measured, given):
+    assert measured(record(**given))["kv_pool_median"]["answered"] == 1
