@@ -24,6 +24,9 @@ from cotenant.estimation.weights import weights_per_rank
 from cotenant.planning.splits import Split, has_stages
 
 T = TypeVar("T")
+Precision = tuple[str, str]
+"""(format of the weights, type of the cache as it was asked for)"""
+
 _ANY_LENGTH = 4096  # tokens: copies of a cache show at any
 
 
@@ -42,6 +45,11 @@ class Served:
     slots: AdapterSlots | None
     speculation: Speculation | None
     _known: dict[Hashable, object] = field(default_factory=dict, repr=False)
+
+    @property
+    def precision(self) -> Precision:
+        """What tells it from others of the same model and card."""
+        return self.choice.format, self.kv_cache_dtype
 
     def settings(self, split: Split) -> EngineSettings:
         """What is known of a launch before its traffic is."""

@@ -1,6 +1,6 @@
 """Sizes worked out by a crew: chunks of models go out, ways come back without what this process has already.
 
-A way travels as numbers and settings. Its request, offer and precision stay here and are put back (`Judged.bound`),
+A way travels as numbers and settings. Its request, offer and precision stay here and are put back (`Judged.bind`),
 and so are the refusals that follow from the decision matrix alone, which are most of them.
 """
 
@@ -70,10 +70,10 @@ def _sized(chunk: _Chunk) -> list[list[Ways]]:
 def _whole(ways: Ways, request: ModelRequest, number: int, offer: GpuOffer, place: int) -> Ways:
     """The same with everything that did not travel."""
     allowed, barred = precisions_of(request, offer.gpu)
-    served = {(one.choice.format, one.kv_cache_dtype): one for one in allowed}
+    served = {one.precision: one for one in allowed}
     every: dict[int, Candidate] = {id(one): one for one in ways.candidates}
     every |= {id(one): one for dropped in ways.dropped for one in (dropped.candidate, dropped.by)}
     for one in every.values():
         if isinstance(one.judged, Judged):
-            one.judged.bind(request, offer, served[one.format, one.settings.kv_cache_dtype])
+            one.judged.bind(request, offer, served)
     return replace(ways, refusals=(*refusals_of(barred, number, place), *ways.refusals))

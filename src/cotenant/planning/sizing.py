@@ -179,7 +179,9 @@ def _candidate(
         slack=max(0.0, (1 + asked.slack) * case.pace - 1),
         quality_rank=case.served.choice.rank - 1,
         settings=held.settings,
-        judged=Judged(held.settings, asked, (case.request, case.offer, case.served), held.estimate),
+        judged=Judged(
+            held.settings, asked, case.served.precision, (case.request, case.offer, case.served), held.estimate
+        ),
         demand=asked,
         reason=case.served.choice.reason,
     )
