@@ -11,7 +11,7 @@ from cotenant import load_fleet, plan
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.mig import profiles_of, sliced
 from cotenant.deployment.launch import launches
-from cotenant.errors import InputError, InputErrors, UnsupportedError
+from cotenant.errors import InputError, InputErrors
 from cotenant.planning.candidates import ways_of
 from cotenant.planning.check import find_faults
 from cotenant.planning.launch import reestimate
@@ -65,8 +65,8 @@ def test_models_stand_on_slices_that_hold_them() -> None:
     assert on["a"].is_slice
     assert any("UUID" in each for each in answer.warnings)
     assert not list(find_faults(answer, question, reestimate(question)))
-    with pytest.raises(UnsupportedError, match="MIG"):
-        launches(answer)
+    profiles = {one.replica.model: one.slices for one in launches(answer)}
+    assert profiles == {name: (device.type.rpartition(":")[2],) for name, device in on.items()}
     with pytest.raises(InputError, match="MIG"):
         fleet_of(answer)
 
