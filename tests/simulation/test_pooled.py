@@ -104,3 +104,12 @@ def test_turns_that_end_where_another_is_due_keep_more_tokens_on_time() -> None:
 def test_a_pool_has_both_kinds_of_card() -> None:
     with pytest.raises(InputError, match="one that decodes"):
         Pooling(prefills=1, decodes=0)
+
+
+def test_who_came_first_is_handed_over_first_whoever_was_read_first() -> None:
+    """As Aegaeon's simulator does it: its list of requests is in order of arrival."""
+    pool = Pool([MODEL] * 2, replace(POOLING, decodes=2))
+    early, late = PooledRequest(1, 0, 5, 100, 50), PooledRequest(0, 1, 9, 100, 50)
+    pool.read = [late, early]
+    pool._dispatch()
+    assert [card.coming for card in pool.decoders] == [[early], [late]]
