@@ -112,9 +112,9 @@ def _loaded(
     every = dict(ours)
     if load != 1.0:
         grown = replace(fleet, models=tuple(models))
-        plan = written(solve_fleet(grown))
-        if plan.feasible:
-            every["grown"] = _hosted(grown, plan)
+        solved = solve_fleet(grown)
+        if solved.feasible:  # else 32 cards do not hold these rates, each model alone and within its SLO
+            every["grown"] = _hosted(grown, written(solved))
     found = {name: _goodput(*placed, models, "static") for name, placed in every.items()}
     found |= {policy: _goodput(*theirs, models, policy) for policy in ("spatial", "elastic")}
     cards = {name: len(plan.gpus) for name, (plan, _) in every.items()}
