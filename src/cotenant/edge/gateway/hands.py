@@ -69,25 +69,22 @@ class EngineHands:
     def kept(self, fleet: Fleet) -> list[int | None]:
         """For each replica of another plan the one of now that goes on as it is: the same command on the same
         devices, its port apart. One that was to go may stay."""
-        floor, taken, found = self.core.router.floor, set[int](), list[int | None]()
+        free, found = list(range(len(self.engines))), list[int | None]()
         for launch, level, host in zip(fleet.launches, fleet.sleep_levels, fleet.hosts, strict=True):
             devices = [fleet.devices.names[one] for one in host.devices]
-            place = next(
-                (
-                    place
-                    for place, engine in enumerate(self.engines)
-                    if place not in taken
-                    and engine.level == level
-                    and replace(engine.launch, port=launch.port) == launch
-                    and [self.core.devices[one] for one in floor.replicas[place].host.devices] == devices
-                    and not (floor.replicas[place].retires and floor.replicas[place].state in _GOING)
-                ),
-                None,
-            )
+            place = next((one for one in free if self._is_as(one, launch, level, devices)), None)
             if place is not None:
-                taken.add(place)
+                free.remove(place)
             found.append(place)
         return found
+
+    def _is_as(self, place: int, launch: Launch, level: int, devices: list[str]) -> bool:
+        """Whether a replica of now is what another plan wants."""
+        engine, replica = self.engines[place], self.core.router.floor.replicas[place]
+        if replica.retires and replica.state in _GOING:
+            return False
+        same = engine.level == level and replace(engine.launch, port=launch.port) == launch
+        return same and [self.core.devices[one] for one in replica.host.devices] == devices
 
     def replan(self, fleet: Fleet) -> dict[str, list[str]]:
         """Another plan takes the place of this one. Which replicas stay, start and retire."""
