@@ -18,6 +18,15 @@ def test_measured_processes_lie_inside_and_near(vocabulary: int, family: str, me
     assert found.value == pytest.approx(measured_mib * MIB, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "family", "measured_mib"),
+    [(4096, "qwen3", 17.5), (49_152, "llama", 33.0), (262_144, "gemma3", 60.2)],
+)
+def test_a_server_compiled_where_it_runs_lies_inside(vocabulary: int, family: str, measured_mib: float) -> None:
+    found = process_bytes(vocabulary, family)
+    assert found.low < measured_mib * MIB < found.value
+
+
 def test_merges_cost_more_than_pieces() -> None:
     assert process_bytes(128_000, "llama").value > process_bytes(128_000, "gemma3").value
     assert process_bytes(0).value == 34 * MIB
