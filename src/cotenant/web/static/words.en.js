@@ -38,7 +38,7 @@ export const en = {
   ttft: "Time to first token", tpot: "Time per output token", memory: "Memory in use", swaps: "Swaps", waiting: "Waiting requests", running: "Running requests",
   overTime: "over time", byShare: "by share of requests", held: "held", broken: "not held", noTarget: "no target", model: "model", requests: "requests",
   preemptions: "preempted", wakes: "wakes", second: "seconds", share: "% of requests", noSwaps: "No model was put to sleep or woken: they all stay on their cards.",
-  conditions: "Traffic and failures", duration: "Requests come for", arrivals: "Arrivals", patience: "Patience before a swap", residency: "A model stays at least",
+  conditions: "Traffic and failures", duration: "Requests come for", arrivals: "Arrivals", patience: "Patience before a swap",
   timeout: "Clients leave after", fail: "Replicas that fail", dispatch: "Who takes a request", preempt: "Who gives way", never: "never", left: "left",
   gatewayKey: "Gateway key", gatewayKeyHint: "This gateway asks for a key. It is kept in this page's memory only, never in a link.", follow: "Follow",
   asTable: "as a table",
