@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from bench import aegaeon, vidur
-from bench.table import CannotRunError, Row, arguments, measured, show
+from bench.table import CannotRunError, Measuring, Row, arguments, show, some
 
 MODEL, GPU = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
 TRACE = Path("data") / "traces" / "AzureLLMInferenceTrace_conv.csv"
@@ -39,7 +39,7 @@ tiny()
 def rows(folders: Mapping[str, Path | None], only: Sequence[str] = ()) -> list[Row]:
     """Every id of the contract's `simulate`, in its order; with `only` those of them."""
     shared, aegaeon_at = folders["shared"], folders["aegaeon"]
-    asked: list[tuple[str, str, str, Callable[[], Measured]]] = [
+    asked: list[tuple[str, str, str, Measuring]] = [
         ("requests_per_cpu_s", "1/s", ">= 5000000", lambda: requests_per_cpu_s(shared)),
         ("vidur_ratio", "x", ">= 10000", lambda: vidur.ratio(folders["vidur"])),
         ("large_run_s", "s", "<= 10", lambda: large_run(shared, contended=False)),
@@ -53,7 +53,7 @@ def rows(folders: Mapping[str, Path | None], only: Sequence[str] = ()) -> list[R
         ("runai_pair", "x", "", runai_pair),
         ("compile_s", "s", "<= 10", compile_s),
     ]
-    return [measured(*one) for one in asked if not only or one[0] in only]
+    return some(asked, only)
 
 
 def requests_per_cpu_s(shared: Path | None) -> Measured:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _REACH = re.compile(r"(<=|>=|==|<|>)\s*(-?[0-9.]+)")
+Measuring = Callable[[], float | tuple[float, Mapping[str, object]]]
+
 _FOLDERS = ("shared", "vidur", "distserve", "aegaeon", "melange", "muxserve")
 
 
@@ -65,9 +67,7 @@ def holds(value: float | None, reach: str) -> bool | None:
     }[sign]
 
 
-def measured(
-    name: str, unit: str, reach: str, measure: Callable[[], float | tuple[float, Mapping[str, object]]]
-) -> Row:
+def measured(name: str, unit: str, reach: str, measure: Measuring) -> Row:
     """Run `measure` (a value, or a value and details). A failure becomes a row without a value, never an abort."""
     try:
         found = measure()
@@ -76,6 +76,11 @@ def measured(
         return Row(name, None, unit, reach, reason.splitlines()[0] if reason else type(error).__name__)
     value, details = found if isinstance(found, tuple) else (found, {})
     return Row(name, value, unit, reach, details=details)
+
+
+def some(asked: Iterable[tuple[str, str, str, Measuring]], only: Sequence[str] = ()) -> list[Row]:
+    """The rows measured, in their order; with `only` those of them."""
+    return [measured(*one) for one in asked if not only or one[0] in only]
 
 
 def arguments(
