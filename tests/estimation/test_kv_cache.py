@@ -8,8 +8,8 @@ from cotenant.domain.engine import EngineSettings
 from cotenant.domain.model import AttentionKind, LayerGroup, RecurrentState
 from cotenant.engines.rules import CacheRules, Printed
 from cotenant.engines.vllm.memory import memory_rules
-from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.elements import cached_bytes
+from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.pages import cache_type
 from cotenant.units import GIB
 

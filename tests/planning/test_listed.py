@@ -10,8 +10,8 @@ from cotenant.errors import InputError, SolverError
 from cotenant.planning.candidates import ways_of
 from cotenant.planning.hurried import hurried_plan
 from cotenant.planning.listed import ways_listed
-from cotenant.report.candidates import ways_document
 from cotenant.planning.ways import undominated
+from cotenant.report.candidates import ways_document
 from tests.planning.fleets import fleet, small, trio
 
 SHOP = [{"type": "L4", "price": "$0.4/h"}, {"type": "A100-80GB-SXM", "price": "$1.8/h"}]
