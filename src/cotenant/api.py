@@ -322,7 +322,8 @@ def _running(previous: PlanSource, replay: bool) -> Plan:
         raise InputError("a change of plans is not replayed yet", hint="give one of previous and replay")
     found = given_plan(previous)
     if found is None:
-        raise InputError("what runs must be a plan", hint="cotenant plan FLEET -o plan.json writes one")
+        named = f"{previous} is" if isinstance(previous, str) else "what runs is"
+        raise InputError(f"{named} not a plan", hint="cotenant plan FLEET -o plan.json writes one")
     return found
 
 

@@ -123,7 +123,7 @@ def command(
     else:
         from cotenant.report.plan_text import print_plan
 
-        print_plan(plan, console())
+        print_plan(plan, console(), priced=priced)
     return FITS if plan.feasible and plan.promises_held is not False else DOES_NOT_FIT
 
 

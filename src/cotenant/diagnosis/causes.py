@@ -32,8 +32,8 @@ _AT_PEAK = {
 
 _BESIDE_OTHERS = (
     "a smaller --gpu-memory-utilization",
-    "to start this engine before the others",
-    "to wait until the others are up",
+    "starting this engine before the others",
+    "waiting until the others are up",
 )
 
 

@@ -197,9 +197,9 @@ def _told(fleet: Fleet, best: _Judged, starved: tuple[Starved, ...]) -> tuple[st
     told = []
     for name in best.missed:
         wanted = slo[name]
-        asked = f" of {format_percent(wanted.percentile / 100)}" if wanted else ""
+        asked = f" ({format_percent(wanted.percentile / 100)} asked)" if wanted else ""
         kept = format_percent(best.attainment[name], digits=1)
-        told.append(f"{name} keeps its SLO for {kept}{asked} of its requests: nothing tried holds it")
+        told.append(f"{name}: {kept} of its requests keep their SLO{asked}: nothing tried holds it")
     for one in starved:
         if one.model not in best.missed:
             by = f", {one.neighbour} taking most of its cards" if one.neighbour else ""

@@ -22,8 +22,9 @@ _LONGEST_NAME = 24
 _TERMS = ("weights", "kv_cache", "activations", "runtime")
 
 
-def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
-    """Write the whole answer, `commands` and warnings included unless told otherwise."""
+def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: bool = False) -> None:
+    """Write the whole answer, `commands` and warnings included unless told otherwise. `priced`: what binds was
+    asked for, so that nothing does is said too."""
     owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
     _print_indented(_headline(plan), "bold", console, indent=0)
     for gpu in plan.gpus:
@@ -47,6 +48,12 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True) -> None:
         _print_indented(_turns(plan, turns), "bold", console)
     _print_shortfalls(plan, console)
     _print_relaxations(plan, console)
+    if priced and plan.feasible and not plan.relaxations:
+        console.print()
+        words = (
+            "What binds: no wish alone; giving up any one of them, or more memory on these cards, saves nothing."
+        )
+        _print_indented(words, "bold", console, indent=0)
     print_rounds(plan, console)
     if plan.migration is not None:
         print_migration(plan.migration, plan.cost_per_hour, console)

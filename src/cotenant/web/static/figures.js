@@ -8,6 +8,7 @@ const cardsText = (n) => (n === 1 ? t("cardNumber") : t("cardsNumber", { n: coun
 export function Figures({ state, cards }) {
   const { plan, work, stale, checked } = state;
   const busy = work?.kind === "solve";
+  const strained = busy || checked ? [] : (plan?.strained ?? []).filter((one) => one.targets.length);
   return html`<div class="figures">
     <dl>${plan && !busy ? answers(state, cards) : busy ? progress(work) : html`<div><dt>${t("cost")}</dt><dd>–</dd></div>`}</dl>
     <div class="solve">
@@ -16,7 +17,8 @@ export function Figures({ state, cards }) {
         : html`<button class="main" onClick=${() => solve()} disabled=${!state.fleet?.models.length || !state.fleet?.gpus.length}>${t("solve")}</button>`}
       <span class="quiet small">${busy ? (work.lines.at(-1) ?? t("solving")) : checked ? t("moved") : stale ? t("stale") : plan ? t("solved") : ""}</span>
     </div>
-  </div>`;
+  </div>
+  ${strained.length > 0 && html`<p class="warn small">${strained.map((one) => t("strained", { name: one.model, targets: one.targets.join(", "), neighbours: one.neighbours.join(", ") })).join(" ")}</p>`}`;
 }
 
 function answers(state, cards) {

@@ -12,6 +12,7 @@ export const en = {
   solve: "Solve", solving: "Solving …", solved: "solved", stale: "changed since it was solved",
   cost: "Cost", bound: "Lower bound", gap: "Gap", proven: "proven optimal", free: "Free", usual: "Usual sizing",
   cardsNumber: "{n} cards", cardNumber: "1 card", fewer: "{n}× fewer cards", usualHow: "own card, FP16, full context × 16 slots", noCost: "no prices: cards are counted",
+  strained: "{name} misses its {targets} target beside {neighbours} at their peak: the remarks and a replay say more.",
   infeasible: "Does not fit", placed: "placed", unplaced: "Without a place", lacks: "lacks {size} of {room} ({total} needed)",
   weights: "weights", kv_cache: "KV cache", activations: "activations", runtime: "runtime", used: "held by others",
   reserve: "kept free", headroom: "headroom", beyond: "beyond the budget",
