@@ -137,7 +137,8 @@ def _outcome(
         return f"takes {format_gib(other.claim_bytes)} a card, which no placement of the others leaves"
     more_cost = again.objective_value - placement.objective_value
     if more_cost > 1e-6:
-        return f"{format_price(more_cost)} more" if problem.priced else f"{more_cost:.0f} more cards"
+        many = f"{more_cost:.0f} more card{'s' if round(more_cost) != 1 else ''}"
+        return f"{format_price(more_cost)} more" if problem.priced else many
     return _compared(placement, again, other.quality_rank - chosen.quality_rank)
 
 
