@@ -80,7 +80,7 @@ def find_target(name: str) -> Target:
 
 
 def _unknown(name: str) -> InputError:
-    near = get_close_matches(name, TARGETS, n=1)
+    near = get_close_matches(name, TARGETS, n=1, cutoff=0.7)
     known = ", ".join(TARGETS)
     return InputError(
         f"unknown target {name[:60]!r}",

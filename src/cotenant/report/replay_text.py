@@ -131,6 +131,8 @@ def slo_words(model: ModelReplay) -> str:
     """Whether its SLO held, and the share of requests that kept it."""
     if model.slo_held is None:
         return "-"
+    if not model.requests:
+        return "not asked"
     return f"{'held' if model.slo_held else 'missed'}, {format_percent(model.attainment, digits=1)}"
 
 

@@ -51,7 +51,10 @@ class LiveEngine:
             if self.ours and not self._runs():
                 raise EngineError(f"{self.launch.id} {self._end()} while it started", hint=_hint(self.log_path))
             if not self.ours and health is Health.SILENT and time.monotonic() > end - self.start_s + 10:
-                raise EngineError(f"nothing answers at {self.url}", hint=f"--url {self.launch.id}=http://...")
+                raise EngineError(
+                    f"nothing answers at {self.url}",
+                    hint=f"start {self.launch.id}, or say where it runs: --url {self.launch.id}=http://...",
+                )
             if time.monotonic() > end:
                 raise EngineError(f"{self.launch.id} is {health} after {self.start_s:.0f} s")
             time.sleep(0.05)
