@@ -11,7 +11,7 @@ export const zh = {
   example: "示例", load: "打开…", ownFleet: "你的集群",
   solve: "求解", solving: "求解中 …", solved: "已求解", stale: "求解后有改动",
   cost: "成本", bound: "下界", gap: "差距", proven: "已证明最优", free: "空闲", usual: "通常做法",
-  cardsNumber: "{n} 张卡", cardNumber: "1 张卡", fewer: "少用 {n} 倍的卡", usualHow: "独占显卡、FP16、完整上下文 × 16 槽", noCost: "没有价格：按卡数计",
+  cardsNumber: "{n} 张卡", cardNumber: "1 张卡", fewer: "是本计划的 {n} 倍", usualHow: "独占显卡、FP16、完整上下文 × 16 槽", noCost: "没有价格：按卡数计",
   strained: "{neighbours} 处于峰值时，{name} 守不住 {targets} 目标：详见备注，或重放流量。",
   infeasible: "放不下", placed: "已放置", unplaced: "没有位置的模型", lacks: "需要 {total}，{room} 缺 {size}",
   weights: "权重", kv_cache: "KV 缓存", activations: "激活", runtime: "运行时", used: "他人占用",
