@@ -41,11 +41,10 @@ def moved(page: Any) -> None:
 
 
 def replayed(page: Any) -> None:
-    """Two models that take turns, over time."""
-    page.select_option(".top select", "day-and-night")
-    page.wait_for_selector(".label[data-replica=digest]")
+    """Six models on shared cards, over time."""
+    page.select_option(".top select", "shop-four-types")
+    page.wait_for_selector(".label[data-replica=assistant]")
     page.click("#tab-replay")
-    page.select_option("#policy", "swap")
     page.click(".bar-form button.main")
     page.wait_for_selector(".u-wrap canvas")
     page.evaluate("document.querySelector('.below').scrollIntoView()")
