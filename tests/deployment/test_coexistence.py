@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, permutations
 
 import pytest
 import yaml
@@ -17,8 +17,8 @@ from cotenant.readers.plan_document import read_plan
 from tests.deployment.conftest import document
 
 
-def crowded(sizes: list[int], capacity: int):
-    """Replicas of those sizes on one card of that capacity."""
+def crowded(sizes: list[int], capacity: int, peaks: list[int] | None = None):
+    """Replicas of those sizes, and load peaks, on one card of that capacity."""
     told = document()
     replica, gpu = told["replicas"][0], told["gpus"][0]
     share = gpu["replicas"][0]
@@ -29,7 +29,8 @@ def crowded(sizes: list[int], capacity: int):
     zero = {name: 0 for name in share if name.endswith("_bytes")}
     gpu["capacity_bytes"] = capacity
     gpu["replicas"] = [
-        share | zero | {"id": f"r{number}", "budget_bytes": size} for number, size in enumerate(sizes)
+        share | zero | {"id": f"r{number}", "budget_bytes": size, "load_peak_bytes": (peaks or sizes)[number]}
+        for number, size in enumerate(sizes)
     ]
     told["gpus"] = [gpu]
     return read_plan(told)
@@ -46,6 +47,26 @@ def test_the_sets_are_the_largest_that_fit(sizes: list[int], capacity: int) -> N
         for count in range(1, len(names) + 1)
         for group in combinations(names, count)
         if sum(sizes[int(name[1:])] for name in group) <= capacity
+    }
+    assert found == {group for group in fitting if not any(group < other for other in fitting)}
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=5), st.integers(18, 40))
+@settings(max_examples=40, deadline=None)
+def test_a_set_loads_in_every_order(sizes: list[tuple[int, int]], capacity: int) -> None:
+    plan = crowded([size for size, _ in sizes], capacity, [size + more for size, more in sizes])
+    found = {frozenset(group) for group in together(plan, launches(plan))}
+
+    def loads(order: tuple[int, ...]) -> bool:
+        before = [sum(sizes[one][0] for one in order[:place]) for place in range(len(order))]
+        return all(held + sum(sizes[one]) <= capacity for held, one in zip(before, order, strict=True))
+
+    numbers = range(len(sizes))
+    fitting = {
+        frozenset(f"r{number}" for number in group)
+        for count in range(1, len(sizes) + 1)
+        for group in combinations(numbers, count)
+        if all(loads(order) for order in permutations(group))
     }
     assert found == {group for group in fitting if not any(group < other for other in fitting)}
 

@@ -1,5 +1,7 @@
-"""Which replicas of a plan may run together: every card holds what its residents claim.
+"""Which replicas of a plan may run together: every card holds what its residents claim, and whoever loads last.
 
+Who runs them starts each when it is first asked for, in no order that is known here: so whichever of a group comes
+last must find room for its load peak beside all others. A plan's own order may need less; it is not kept here.
 Whoever takes turns in the plan is counted as awake: what is not running here is stopped, and keeps nothing.
 """
 
@@ -10,6 +12,9 @@ from collections.abc import Sequence
 from cotenant.deployment.launch import Launch
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
+
+_Card = tuple[int, int]
+_Claims = dict[str, dict[_Card, tuple[int, int]]]
 
 _MOST = 16
 """Replicas of one machine whose combinations are tried one by one."""
@@ -36,23 +41,23 @@ def _chosen(names: Sequence[str], mask: int) -> list[str]:
     return [name for number, name in enumerate(names) if mask >> number & 1]
 
 
-def _claims(plan: Plan) -> tuple[dict[str, dict[tuple[int, int], int]], dict[tuple[int, int], int]]:
-    """(bytes by replica and card, bytes that each card has for replicas)."""
-    claims: dict[str, dict[tuple[int, int], int]] = {}
-    room: dict[tuple[int, int], int] = {}
+def _claims(plan: Plan) -> tuple[_Claims, dict[_Card, int]]:
+    """((claim, bytes beyond it while loading) by replica and card, bytes that each card has for replicas)."""
+    claims: _Claims = {}
+    room: dict[_Card, int] = {}
     for gpu in plan.gpus:
         card = (gpu.device.node, gpu.device.index)
         room[card] = gpu.capacity_bytes - gpu.used_bytes
         for share in (*gpu.shares, *(one.share for one in gpu.sleepers)):
-            claims.setdefault(share.replica, {})[card] = share.claimed_bytes
+            beyond = max(0, share.load_peak_bytes - share.claimed_bytes)
+            claims.setdefault(share.replica, {})[card] = share.claimed_bytes, beyond
     return claims, room
 
 
-def _fits(
-    ids: Sequence[str], claims: dict[str, dict[tuple[int, int], int]], room: dict[tuple[int, int], int]
-) -> bool:
-    left = dict(room)
+def _fits(ids: Sequence[str], claims: _Claims, room: dict[_Card, int]) -> bool:
+    left, beyond = dict(room), dict.fromkeys(room, 0)
     for one in ids:
-        for card, size in claims.get(one, {}).items():
+        for card, (size, more) in claims.get(one, {}).items():
             left[card] -= size
-    return all(size >= 0 for size in left.values())
+            beyond[card] = max(beyond[card], more)
+    return all(left[card] >= beyond[card] for card in room)
