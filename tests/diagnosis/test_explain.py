@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from cotenant.errors import FormatError, InputError
 from cotenant.units import GIB
 
 GPU = "A100-80GB-SXM"
+LOGS = Path(__file__).parents[1] / "golden" / "logs"
 
 
 def vllm(*lines: str, length: int = 131072, share: float = 0.9, more: str = "") -> str:
@@ -253,3 +256,12 @@ def test_ollama_since_0_30_prints_what_llama_server_prints() -> None:
     assert found.predicted is not None
     assert found.predicted.settings.llama_cpp is not None
     assert found.predicted.settings.llama_cpp.n_ubatch == 1024
+
+
+def test_a_card_that_no_line_names_is_taken_for_one_of_nvidia() -> None:
+    """15.99 GiB are a Radeon's too, and the log speaks of CUDA."""
+    from cotenant.catalogue.gpus import find_gpu
+
+    told = next(one for one in cotenant.explain(LOGS / "vllm-co-located.log").assumed if "names no card" in one)
+    name = told.split(": ", 1)[1].split(" assumed", 1)[0]
+    assert find_gpu(name).vendor == "NVIDIA"

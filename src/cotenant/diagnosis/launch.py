@@ -150,6 +150,7 @@ def _card(
     if capacity is None:
         return _by_free(found, cards, assumed)
     able = [card for card in alike if kernel(found.engine, "fp16", card)] or alike
+    able = [card for card in able if card.vendor == "NVIDIA"] or able  # most are, where no line says otherwise
     near = min(able, key=lambda card: abs(card.cuda_bytes.value - capacity), default=None)
     if near is None:
         return None
