@@ -101,7 +101,7 @@ def test_the_check_of_steps_sees_what_loads_before_room_is_made() -> None:
 
 
 def test_what_is_no_plan_is_refused() -> None:
-    with pytest.raises(InputError, match="must be a plan"):
+    with pytest.raises(InputError, match="is not a plan"):
         plan(question({"a": 0.3}), previous="examples/a100-trio.json")
 
 
