@@ -30,7 +30,7 @@ def test_truths_are_the_known_figures(task: str, gib: float) -> None:
 def test_ours_is_right(task: Task, tmp_path: Path) -> None:
     size, done = ask_cotenant(PYTHON, task, tmp_path)
     assert size == pytest.approx(task.truth_bytes, rel=0.01 if task.kind is Kind.WEIGHTS else 1e-9)
-    assert 0 < done.mib < 200
+    assert done.mib > 0  # no bound: a child's largest memory counts what this process held when it forked
 
 
 def test_the_header_adds_up_to_the_checkpoint(tmp_path: Path) -> None:
