@@ -54,6 +54,9 @@ def run(
                 host.replica.end(now)
                 host.ends_fs, host.last_fs = None, now
         router.update(now)
+        for host in hosts:
+            if host.ends_fs is None:  # before anybody asks anew or wakes: who left may have been the last
+                host.replica.drop_cancelled(now)
         while place < len(arrivals) and arrivals[place][0] * FS_PER_NS <= now:
             _, model, request = arrivals[place]
             if streams[model].users:  # the moment at which all users ask at once
