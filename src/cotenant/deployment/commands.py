@@ -85,7 +85,7 @@ start() {{ # NAME URL
     pid=$!
     running="$running $pid"
     waited=0
-    until curl -fsS -o /dev/null "$2" 2>/dev/null; do
+    until curl -fsS --max-time 10 -o /dev/null "$2" 2>/dev/null; do
         kill -0 "$pid" 2>/dev/null || {{ echo "$1 ended: see $1.log" >&2; exit 1; }}
         [ "$waited" -lt {LOAD_S} ] || {{ echo "$1 does not answer after $waited s: see $1.log" >&2; exit 1; }}
         sleep 1

@@ -82,7 +82,7 @@ def _words(words: Sequence[str]) -> str:
 def _wait(one: Launch) -> tuple[str, ...]:
     """A start ends when this does, so that whoever comes after waits for the load."""
     retries = ("--retry", str(LOAD_S), "--retry-delay", "1", "--retry-connrefused", "--retry-all-errors")
-    return ("curl", "-fsS", "-o", "/dev/null", *retries, one.health_url)
+    return ("curl", "-fsS", "--max-time", "10", "-o", "/dev/null", *retries, one.health_url)
 
 
 def _target(found: Sequence[Launch]) -> str:
