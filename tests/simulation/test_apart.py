@@ -9,8 +9,10 @@ import pytest
 
 from cotenant.errors import InputError
 from cotenant.policy.phases import batch_within
+from cotenant.simulation import fast, plain
 from cotenant.simulation.apart import Split, simulate
-from cotenant.simulation.load import Requests, Status
+from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.load import Limits, Requests, Status
 
 UNIT = 1_000_000
 SPLIT = Split(1, 1, 100, 1000, prefill=(10 * UNIT, UNIT, 0), decode=(2 * UNIT, 0, UNIT))
@@ -21,6 +23,18 @@ def test_by_hand() -> None:
     found = simulate(Requests.of([0, 3], [5, 5], [3, 1]), SPLIT)
     assert found.first_token_ns.tolist() == [15, 30]
     assert found.finish_ns.tolist() == [15 + 3 + 3, 30]
+
+
+def test_what_ends_at_the_last_moment_still_counts() -> None:
+    """As in every other core: at 15 the first token, at 21 the end; a nanosecond sooner they are not there."""
+    requests = Requests.of([0], [5], [3])
+    ends = [simulate(requests, SPLIT, until_ns=until) for until in (14, 15, 20, 21)]
+    assert [bool(found.has_first[0]) for found in ends] == [False, True, True, True]
+    assert [int(found.status[0]) for found in ends] == [Status.UNFINISHED] * 3 + [Status.FINISHED]
+    even, limits = StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0), Limits(4, 16, 4, 64, 64)
+    for until, status in ((29, Status.UNFINISHED), (30, Status.FINISHED)):  # three steps of 10 ns
+        assert plain.simulate(requests, limits, even, until_ns=until).status[0] == status
+        assert fast.simulate(requests, limits, even, until_ns=until, with_numba=False).status[0] == status
 
 
 def test_reading_does_not_slow_decoding() -> None:

@@ -54,6 +54,19 @@ def test_what_is_being_answered_is_lost_and_what_waits_begins_anew() -> None:
     assert hosts[1].replica.outcome(0, 0).finish_ns[2] == 51 + 50
 
 
+def test_a_step_that_breaks_off_counts_alike_by_both_clocks() -> None:
+    """Alone, busy time is what it would be alone; of two on one card steps take twice as long, parts too."""
+    requests = Requests.of([0], [4], [5])
+    hosts, _, _ = served(requests, hosts=1, away=[Away(0, 25 * UNIT, 1000 * UNIT)])
+    assert hosts[0].busy_fs == hosts[0].alone_fs == 25 * UNIT
+    both = [Host(Replica(requests, LIMITS, EVEN), ("card",)) for _ in range(2)]
+    run(
+        both, [Stream(requests, (0,)), Stream(requests, (1,))],
+        outages=Outages([Away(0, 50 * UNIT, 1000 * UNIT)]),
+    )  # fmt: skip
+    assert (both[0].busy_fs, both[0].alone_fs) == (50 * UNIT, 25 * UNIT)
+
+
 def test_where_nobody_is_up_requests_wait_for_one() -> None:
     requests = Requests.of([0, 30], [4, 4], [1, 2])
     hosts, _, status = served(requests, hosts=1, away=[Away(0, 20 * UNIT, 100 * UNIT)])
@@ -102,6 +115,22 @@ def test_a_client_that_left_has_waited_for_ever() -> None:
         slo = Slo(ttft_s=1.0, percentile=percentile)
         found = model_replay("m", requests, outcome, slo=slo, first_token_s=0.0, duration_s=1.0)
         assert (found.slo_held, found.cancelled, found.attainment) == (held, 1, 0.95)
+
+
+def test_where_every_long_answer_was_given_up_their_pace_is_not_held() -> None:
+    """One token is no pace, so only the answers of several count: all of them left."""
+    requests = Requests.of([0, 100, 200], [4] * 3, [1, 1, 50], 0, [10**9, 10**9, 250])
+    outcome = plain.simulate(requests, LIMITS, EVEN)
+    assert outcome.status.tolist() == [Status.FINISHED, Status.FINISHED, Status.CANCELLED]
+
+    def held(slo: Slo, load: Requests = requests) -> bool | None:
+        return model_replay("m", load, outcome, slo=slo, first_token_s=0.0, duration_s=1.0).slo_held
+
+    assert held(Slo(ttft_s=1.0, percentile=50.0))
+    assert not held(Slo(tpot_s=1.0, percentile=50.0))
+    short = replace(requests, output_tokens=np.array([1, 1, 1]))  # as if who left had asked for one token too
+    assert held(Slo(tpot_s=1.0, percentile=50.0), short)
+    assert not held(Slo(ttft_s=1.0, percentile=99.0), short)
 
 
 def test_the_cheapest_to_compute_again_gives_way_within_the_lowest_priority() -> None:

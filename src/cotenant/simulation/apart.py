@@ -143,9 +143,10 @@ class _Apart:
 
 
 def simulate(requests: Requests, split: Split, *, until_ns: int = NEVER) -> Outcome:
-    """What becomes of one model's `requests` on instances of either kind, until `until_ns`."""
+    """What becomes of one model's `requests` on instances of either kind, as far as it ends by `until_ns`."""
     run, end = _Apart(requests, split), 0
-    while (now := run.next_moment()) < min(until_ns, NEVER) * FS_PER_NS:
+    last = min(until_ns, NEVER - 1) * FS_PER_NS  # what happens then happens still, as in all cores
+    while (now := run.next_moment()) <= last:
         run.at(now)
         end = now
     done = run.finish >= 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cotenant.errors import InputError
+from cotenant.simulation.costs import NS_PER_S
 from cotenant.simulation.draws import Draws
 
-NS_PER_S = 10**9
 MOST_REQUESTS = 5_000_000
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from cotenant.domain.conditions import Breakdowns, Conditions, Outage
 from cotenant.errors import InputError
-from cotenant.simulation.costs import FS_PER_S
+from cotenant.simulation.costs import FS_PER_NS, NS_PER_S
 from cotenant.simulation.draws import Draws
 from cotenant.simulation.outages import Away
 from cotenant.units import parse_seconds
@@ -85,8 +85,8 @@ def _broken(how: Breakdowns, place: int, draws: Draws, until_s: float) -> Iterab
 
 
 def _away(place: int, at_s: float, for_s: float) -> Away:
-    start = round(at_s * 1e9) * (FS_PER_S // 10**9)
-    return Away(place, start, start + max(1, round(for_s * 1e9)) * (FS_PER_S // 10**9))
+    start = round(at_s * NS_PER_S) * FS_PER_NS
+    return Away(place, start, start + max(1, round(for_s * NS_PER_S)) * FS_PER_NS)
 
 
 def _apart(found: Iterable[Away]) -> list[Away]:

@@ -27,8 +27,6 @@ from cotenant.simulation import core_steps
 from cotenant.simulation.core_steps import (
     ADMIT,
     FAR_NS,
-    FS_PER_NS,
-    NEVER,
     NOBODY,
     REFUSED,
     UNFINISHED,
@@ -47,7 +45,8 @@ from cotenant.simulation.core_steps import (
     rank_by,
     unfinished,
 )  # fmt: skip
-from cotenant.simulation.costs import step_fs
+from cotenant.simulation.costs import FS_PER_NS, step_fs
+from cotenant.simulation.load import NEVER
 
 _LONG_FS = 2 * 10**18  # then the clock starts anew, so that no sum leaves 64 bits
 

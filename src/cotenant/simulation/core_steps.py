@@ -12,14 +12,17 @@ from typing import Any
 from cotenant.policy.admission import chunk_tokens
 from cotenant.policy.ledger import blocks_of, opened_at, phase_of, steps_within
 from cotenant.policy.preemption import must_preempt, victim
+from cotenant.simulation.costs import FS_PER_NS
+from cotenant.simulation.load import NEVER, Event, Status
 
-FS_PER_NS = 1_000_000
-NEVER = 2**62
 NOBODY = -1  # no request reads its prompt just now
 FAR_NS = 4 * 10**12  # moments that are further off count as that far, and are looked at again then
 _JUMP_FS = 2e18  # no jump is longer, so that no sum leaves 64 bits
-UNFINISHED, FINISHED, REFUSED, CANCELLED = 0, 1, 2, 3
-CANCEL, PREEMPT, ADMIT, FIRST, FINISH = 0, 1, 2, 3, 4
+# of `load`, as the plain numbers that a compiler takes for constants
+UNFINISHED, FINISHED = int(Status.UNFINISHED), int(Status.FINISHED)
+REFUSED, CANCELLED = int(Status.REFUSED), int(Status.CANCELLED)
+CANCEL, PREEMPT, ADMIT = int(Event.CANCEL), int(Event.PREEMPT), int(Event.ADMIT)
+FIRST, FINISH = int(Event.FIRST_TOKEN), int(Event.FINISH)
 
 
 def push(heap: Any, size: int, rank: int) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from cotenant.domain.step_time import StepTimes
 
 FS_PER_NS = 1_000_000
-FS_PER_S = 10**15
+NS_PER_S = 1_000_000_000
+FS_PER_S = FS_PER_NS * NS_PER_S
 
 
 @dataclass(frozen=True, slots=True)

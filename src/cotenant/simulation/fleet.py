@@ -18,7 +18,7 @@ from cotenant.policy.sharing import SLICES, stretched
 from cotenant.simulation import core, fast, fleet_core, fleet_steps
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.costs import StepCosts
-from cotenant.simulation.load import Ints, Limits, Outcome, Requests, Status, sorted_log
+from cotenant.simulation.load import NEVER, Ints, Limits, Outcome, Requests, Status, sorted_log
 
 DISPATCH = {"round_robin": fleet_core.ROUND_ROBIN, "least_loaded": fleet_core.LEAST_LOADED}
 
@@ -85,7 +85,7 @@ def simulate(
     *,
     dispatch: str = "least_loaded",
     cross: int = SLICES,
-    until_ns: int = at.NEVER - 1,
+    until_ns: int = NEVER - 1,
     log: bool = False,
     with_numba: bool = True,
 ) -> Fleet:
@@ -112,7 +112,7 @@ def _run(
     compiled(with_numba)(
         state, table, log, groups, members, _lists([one.cards for one in sites]),
         np.zeros((cards, 3), np.int64), _lists(hosts), np.zeros(len(hosts), np.int64),
-        np.zeros(1 + max(map(len, hosts), default=0), np.int64), dispatch, cross, min(until_ns, at.NEVER - 1),
+        np.zeros(1 + max(map(len, hosts), default=0), np.int64), dispatch, cross, min(until_ns, NEVER - 1),
     )  # fmt: skip
     return Fleet(table, state, log)
 
@@ -125,7 +125,7 @@ def _state(sites: Sequence[Site], group_of: Sequence[int]) -> Ints:
         row[: at.GROUP] = (*astuple(one.limits), *astuple(one.costs))
         row[at.GROUP], row[at.WIDTH] = group, width
         row[at.FREE] = row[at.LEAST_FREE] = one.limits.num_blocks
-        row[at.NEXT_END] = at.NEVER
+        row[at.NEXT_END] = NEVER
         row[[at.READER, at.HEAD, at.TAIL]] = at.NOBODY
     return state
 
@@ -148,7 +148,7 @@ def _groups(sites: Sequence[Site]) -> tuple[list[int], Ints, Ints]:
     group_of = [heads.index(find(one)) for one in range(len(sites))]
     members = sorted(range(len(sites)), key=lambda one: (group_of[one], one))
     groups = np.zeros((len(heads), 7), np.int64)
-    groups[:, at.NEXT] = at.NEVER
+    groups[:, at.NEXT] = NEVER
     ends = np.cumsum([group_of.count(group) for group in range(len(heads))])
     groups[:, at.MEMBERS_END], groups[1:, at.MEMBERS] = ends, ends[:-1]
     return group_of, groups, np.array(members, np.int64)

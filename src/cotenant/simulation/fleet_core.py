@@ -15,6 +15,7 @@ from cotenant.policy.dispatch import least_loaded, round_robin
 from cotenant.policy.sharing import slowdown
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.fleet_steps import begin, cut_short, deliver, queue_up, stop, take_time
+from cotenant.simulation.load import NEVER
 
 ROUND_ROBIN, LEAST_LOADED = 0, 1
 
@@ -43,7 +44,7 @@ def advance(
             ):
                 deliver(state, requests, log, replica)
         groups[group, at.RIPE], groups[group, at.RIPE_AT], groups[group, at.RIPE_REST] = 1, now, rest
-        groups[group, at.NEXT] = at.NEVER
+        groups[group, at.NEXT] = NEVER
 
 
 def begin_all(
@@ -62,7 +63,7 @@ def begin_all(
         if state[replica, at.KIND] != state[replica, at.COUNTED]:
             changed = True
             recount(state, cards, crowd, replica)
-    next_ns, next_rest = at.NEVER, 0
+    next_ns, next_rest = NEVER, 0
     for place in range(start, end):
         replica = members[place]
         if state[replica, at.KIND] == at.RESTING:

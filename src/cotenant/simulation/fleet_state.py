@@ -32,6 +32,3 @@ ABSENT, REFUSED, NOBODY = -1, -2, -1
 
 NEXT, NEXT_REST, RIPE, RIPE_AT, RIPE_REST, MEMBERS, MEMBERS_END = range(7)
 """One group of replicas that share cards: its next end; whether steps may begin, and when; its replicas."""
-
-FS_PER_NS = 1_000_000
-NEVER = 2**62

@@ -12,11 +12,11 @@ from cotenant.policy.ledger import blocks_of, opened_at, opened_within, phase_of
 from cotenant.policy.preemption import must_preempt, victim
 from cotenant.policy.sharing import stretched
 from cotenant.simulation import fleet_state as at
-from cotenant.simulation.core_steps import least, steps_until
-from cotenant.simulation.costs import step_fs
+from cotenant.simulation.core_steps import ADMIT, FINISH, FIRST, PREEMPT, least, steps_until
+from cotenant.simulation.costs import FS_PER_NS, step_fs
+from cotenant.simulation.load import NEVER
 
 _JUMP_FS = 4e17  # no jump is longer, not even tenfold stretched, so that no sum leaves 64 bits
-_PREEMPT, _ADMIT, _FIRST, _FINISH = 1, 2, 3, 4
 
 
 def note(log: Any, replica: int, step: int, now_ns: int, event: int, request: int) -> None:
@@ -86,7 +86,7 @@ def give_way(state: Any, requests: Any, log: Any, replica: int, grown: bool) -> 
         state[replica, at.FREE] += blocks_of(has if grown else has - 1, size)
         vacate(state, replica, slot)
     requests[request, at.GENERATED] = has - requests[request, at.INPUT]
-    note(log, replica, state[replica, at.STEP], state[replica, at.NOW], _PREEMPT, request)
+    note(log, replica, state[replica, at.STEP], state[replica, at.NOW], PREEMPT, request)
     queue_again(state, requests, replica, request)
 
 
@@ -142,7 +142,7 @@ def admit(
         blocks = blocks_of(chunk, size)
         if not may_join(running, most, budget, blocks, free, preempted):
             break
-        note(log, replica, state[replica, at.STEP], state[replica, at.NOW], _ADMIT, request)
+        note(log, replica, state[replica, at.STEP], state[replica, at.NOW], ADMIT, request)
         free -= blocks
         budget -= chunk
         tokens += chunk
@@ -215,15 +215,15 @@ def take_time(state: Any, replica: int, pace: int) -> None:
     steps = state[replica, at.STEPS]
     rest = state[replica, at.REST] + steps * first + growth * (steps * (steps - 1) // 2)
     state[replica, at.PACE] = pace
-    state[replica, at.END] = state[replica, at.NOW] + rest // at.FS_PER_NS
-    state[replica, at.END_REST] = rest % at.FS_PER_NS
+    state[replica, at.END] = state[replica, at.NOW] + rest // FS_PER_NS
+    state[replica, at.END_REST] = rest % FS_PER_NS
 
 
 def cut_short(state: Any, replica: int, at_ns: int, at_rest: int) -> None:
     """Of the steps in progress only those that begin before a moment are made; another one may be decided then."""
     pace, steps = state[replica, at.PACE], state[replica, at.STEPS]
     if steps > 1:
-        wanted = (at_ns - state[replica, at.NOW]) * at.FS_PER_NS + at_rest - state[replica, at.REST]
+        wanted = (at_ns - state[replica, at.NOW]) * FS_PER_NS + at_rest - state[replica, at.REST]
         first = max(1, stretched(state[replica, at.FIRST_FS], pace))
         growth = stretched(state[replica, at.GROWTH_FS], pace)
         state[replica, at.STEPS] = steps_until(wanted, first, growth, steps)
@@ -273,7 +273,7 @@ def stop(state: Any, requests: Any, log: Any, replica: int, at_ns: int) -> None:
 def keep_time(state: Any, replica: int) -> None:
     """The clock moves to the end of the steps; how long they took, and would have taken alone."""
     took = (
-        (state[replica, at.END] - state[replica, at.NOW]) * at.FS_PER_NS
+        (state[replica, at.END] - state[replica, at.NOW]) * FS_PER_NS
         + state[replica, at.END_REST]
         - state[replica, at.REST]
     )
@@ -282,17 +282,17 @@ def keep_time(state: Any, replica: int) -> None:
     state[replica, at.NOW], state[replica, at.REST] = state[replica, at.END], state[replica, at.END_REST]
     state[replica, at.LAST], state[replica, at.LAST_REST] = state[replica, at.END], state[replica, at.END_REST]
     busy = state[replica, at.BUSY_REST] + took
-    state[replica, at.BUSY] += busy // at.FS_PER_NS
-    state[replica, at.BUSY_REST] = busy % at.FS_PER_NS
+    state[replica, at.BUSY] += busy // FS_PER_NS
+    state[replica, at.BUSY_REST] = busy % FS_PER_NS
     busy = state[replica, at.ALONE_REST] + alone
-    state[replica, at.ALONE_NS] += busy // at.FS_PER_NS
-    state[replica, at.ALONE_REST] = busy % at.FS_PER_NS
+    state[replica, at.ALONE_NS] += busy // FS_PER_NS
+    state[replica, at.ALONE_REST] = busy % FS_PER_NS
 
 
 def finish(state: Any, requests: Any, log: Any, replica: int) -> None:
     """Sequences that end at this step leave."""
     step, now, width = state[replica, at.STEP], state[replica, at.NOW], state[replica, at.WIDTH]
-    size, slot, next_end = state[replica, at.SIZE], 0, at.NEVER
+    size, slot, next_end = state[replica, at.SIZE], 0, NEVER
     while slot < state[replica, at.SEQS]:
         end = state[replica, at.SLOTS + width + slot]
         if end != step:
@@ -302,7 +302,7 @@ def finish(state: Any, requests: Any, log: Any, replica: int) -> None:
         request = state[replica, at.SLOTS + slot]
         has = requests[request, at.INPUT] + requests[request, at.OUTPUT]
         requests[request, at.FINISH], requests[request, at.LINK] = now, replica
-        note(log, replica, step - 1, now, _FINISH, request)
+        note(log, replica, step - 1, now, FINISH, request)
         state[replica, at.CONTEXT] -= has
         state[replica, at.FREE] += blocks_of(has - 1, size)
         state[replica, at.LOAD] -= 1
@@ -322,10 +322,10 @@ def join(state: Any, requests: Any, log: Any, replica: int, request: int) -> Non
     )
     if requests[request, at.FIRST] == at.ABSENT:
         requests[request, at.FIRST] = now
-        note(log, replica, step - 1, now, _FIRST, request)
+        note(log, replica, step - 1, now, FIRST, request)
     if has == last:
         requests[request, at.FINISH], requests[request, at.LINK] = now, replica
-        note(log, replica, step - 1, now, _FINISH, request)
+        note(log, replica, step - 1, now, FINISH, request)
         state[replica, at.FREE] += blocks_of(has - 1, size)
         state[replica, at.LOAD] -= 1
         return

@@ -35,7 +35,7 @@ def run(
     outages: Outages | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Serve all requests, or as many as end before `until_ns`. The outcome stands in the replicas afterwards.
+    """Serve all requests, or as many as end by `until_ns`. The outcome stands in the replicas afterwards.
 
     With a `residency` (its residents in the order of `hosts`) only models that are awake work; without, all are.
     `cross`: per mille of its turn that a neighbour's step of the other kind costs (`policy.sharing`).
@@ -121,10 +121,7 @@ def _begin(hosts: Sequence[Host], now: int, residency: Residency | None, cross: 
     crowd = _crowd(hosts)
     for host, work in begun:
         took = max(1, stretched(work, max(_slowdown(host, crowd[card], cross) for card in host.cards)))
-        host.ends_fs = now + took
-        host.busy_fs += took
-        host.alone_fs += work
-        host.alone_step_fs = work
+        host.begin(now, work, took)
 
 
 def _crowd(hosts: Sequence[Host]) -> dict[object, list[int]]:

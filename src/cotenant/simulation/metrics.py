@@ -9,9 +9,8 @@ import numpy as np
 
 from cotenant.domain.replay import Curves, ModelReplay, Percentiles
 from cotenant.domain.workload import Slo
+from cotenant.simulation.costs import NS_PER_S
 from cotenant.simulation.load import Outcome, Requests, Status
-
-NS_PER_S = 1e9
 
 
 def model_replay(
@@ -33,8 +32,9 @@ def model_replay(
         within &= ~slow
     good, count = int(within.sum()), len(requests)
     finished = int(done.sum())
-    gone = int(np.isin(outcome.status, (Status.CANCELLED, Status.LOST, Status.REFUSED)).sum())
-    at = None if slo is None else (_at(ttft, slo.percentile, gone), _at(tpot, slo.percentile, gone))
+    left = np.isin(outcome.status, (Status.CANCELLED, Status.LOST, Status.REFUSED))
+    gone, gone_several = int(left.sum()), int((left & (requests.output_tokens > 1)).sum())
+    at = None if slo is None else (_at(ttft, slo.percentile, gone), _at(tpot, slo.percentile, gone_several))
     missing = finished + gone < count or (count > 0 and not finished)
     return ModelReplay(
         model=model,
@@ -76,8 +76,8 @@ def curve(seconds: Any) -> tuple[float, ...]:
 
 def _at(seconds: Any, percent: float, gone: int = 0) -> float | None:
     """The smallest value that `percent` of them do not exceed (nearest rank); `gone` more were never answered, and
-    the value is infinite where it is one of those."""
-    if not len(seconds):
+    the value is infinite where it is one of those. None where there is nobody of either kind."""
+    if not len(seconds) + gone:
         return None
     place = max(0, ceil(percent / 100 * (len(seconds) + gone)) - 1)
     return inf if place >= len(seconds) else float(np.partition(seconds, place)[place])

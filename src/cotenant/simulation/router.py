@@ -23,14 +23,30 @@ class Host:
     busy_fs: int = 0
     alone_fs: int = 0
     last_fs: int = 0
-    alone_step_fs: int = 0  # of the step in progress
+    step_fs: int = 0  # of the step in progress
+    alone_step_fs: int = 0  # the same, had it been alone
+
+    def begin(self, now: int, work: int, took: int) -> None:
+        """A step begins that would take `work` alone, and takes `took` beside the neighbours."""
+        self.ends_fs, self.step_fs, self.alone_step_fs = now + took, took, work
+        self.busy_fs += took
+        self.alone_fs += work
+
+    def break_off(self, now: int) -> None:
+        """The step in progress, if there is one, counts as far as it went: by both clocks the same part of it."""
+        if self.ends_fs is None:
+            return
+        left = self.ends_fs - now
+        self.busy_fs -= left
+        self.alone_fs -= self.alone_step_fs * left // self.step_fs
+        self.ends_fs = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
     """The requests of one model and the hosts (by number) that may serve it.
 
-    With `users` the loop is closed: that many requests come at once, and the next one whenever one leaves, until
+    With `users` the loop is closed: that many requests come at once, and the next one whenever one leaves before
     `until_ns`. `came_ns` then says when each of them came; those beyond never did.
     """
 
@@ -69,10 +85,7 @@ class Router:
         outages = self._outages
         for place in outages.due(now):
             host, model = self._hosts[place], self._model_of.get(place)
-            if host.ends_fs is not None:
-                host.busy_fs -= host.ends_fs - now
-                host.alone_fs -= host.alone_step_fs
-                host.ends_fs = None
+            host.break_off(now)
             again = host.replica.fail(now)
             if model is not None:
                 outages.retried[model] = outages.retried.get(model, 0) + len(again)

@@ -8,7 +8,8 @@ import numpy as np
 
 from cotenant.domain.workload import Arrivals, Lengths, Trace, Traffic
 from cotenant.estimation.lengths import length_model
-from cotenant.simulation.arrivals import NS_PER_S, by_hour, gamma, on_off, poisson
+from cotenant.simulation.arrivals import by_hour, gamma, on_off, poisson
+from cotenant.simulation.costs import NS_PER_S
 from cotenant.simulation.draws import Draws
 from cotenant.simulation.load import Prefixes, Requests
 
