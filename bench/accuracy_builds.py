@@ -8,6 +8,7 @@ from dataclasses import replace
 from bench.accuracy_rows import Row
 from cotenant.domain.engine import Version
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
+from cotenant.engines.ollama_releases import Release, own_build
 
 # The build of a month: releases of PyPI's wheels and tags that changes are dated by.
 _MONTHS = {
@@ -41,8 +42,8 @@ def builds_beside(row: Row) -> list[BuildRules]:
 
 
 def another_graph(row: Row) -> bool:
-    """Whether what ran builds graphs of its own: Ollama's engine, or a fork of llama.cpp."""
-    return is_own_engine(row) or row["engine"] not in ("llama.cpp", "ollama")
+    """Whether what ran builds graphs of its own: a fork of llama.cpp."""
+    return row["engine"] not in ("llama.cpp", "ollama")
 
 
 def build_of(row: Row) -> BuildRules:
@@ -50,9 +51,20 @@ def build_of(row: Row) -> BuildRules:
     build = _numbered(row)
     if row["mla_mode"] is not None:
         build = replace(build, latent=row["mla_mode"] != "mha", latent_values=row["mla_mode"] == "kv")
-    if row["engine"] == "ollama":  # its runner asks for rows of output without a cap, its own engine for the last
-        build = replace(build, capped_outputs=is_own_engine(row))
+    if is_own_engine(row):
+        return own_build(build, release_of(row))
+    if row["engine"] == "ollama":  # its runner asks for rows of output without a cap
+        build = replace(build, capped_outputs=False)
     return build
+
+
+def release_of(row: Row) -> Release:
+    """Ollama's release as the record says it, with 11 for what it leaves open ("0.11.x"); the newest that had an
+    engine of its own where it says none."""
+    match = re.search(r"(?<!\d)(\d+)\.(\d+)(?:\.(\d+|x))?", row["version"] or "")
+    if match is None:
+        return (0, 20, 0)
+    return (int(match[1]), int(match[2]), int(match[3]) if (match[3] or "x") != "x" else 11)
 
 
 def is_own_engine(row: Row) -> bool:

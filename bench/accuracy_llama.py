@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from bench.accuracy_builds import another_graph, build_of, builds_beside, is_own_engine
+from bench.accuracy_builds import another_graph, build_of, builds_beside, is_own_engine, release_of
 from bench.accuracy_rows import Row
 from cotenant.catalogue.models import all_entries
 from cotenant.domain.interval import Interval
@@ -25,6 +25,7 @@ from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.engines.llama_cpp.cache import layer_bytes, state_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
 from cotenant.engines.ollama import rough
+from cotenant.engines.ollama_own import own_compute, own_host
 from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import MIB
@@ -83,9 +84,29 @@ def answer_llama(row: Row) -> LlamaAnswer:
 def _compute(
     row: Row, model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement
 ) -> dict[int, Interval]:
+    if build.own_engine:
+        return _own_compute(row, model, options, build, placement)
     found = {HOST: host_interval(model, options, build, placement)}
     for gpu in sorted({*placement.layers, placement.output} - {HOST}):
         found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row), _bytes(row))
+    return found
+
+
+_VENDORS = {"CUDA": "nvidia", "ROCM": "amd", "HIP": "amd"}
+
+
+def _own_compute(
+    row: Row, model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement
+) -> dict[int, Interval]:
+    """The "compute graph" lines of Ollama's own engine."""
+    release = release_of(row)
+    gfx = re.search(r"gfx\w+", str((row["gpu"] or {}).get("name") or ""))
+    found = {HOST: own_host(model, options, release, build, placement)}
+    for gpu in sorted({*placement.layers, placement.output} - {HOST}):
+        found[gpu] = own_compute(
+            model, options, release, build, placement, gpu, head_bytes=_head_bytes(row), weight_bytes=_bytes(row),
+            vendor=_VENDORS.get((row["backend"] or "").upper(), ""), gfx=gfx.group() if gfx else None,
+        )  # fmt: skip
     return found
 
 

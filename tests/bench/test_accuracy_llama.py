@@ -87,8 +87,7 @@ def test_a_build_that_is_not_named_is_answered_over_all_that_may_have_run():
     assert (open_.low, open_.high) == (min(n.low for n in named), max(n.high for n in named))
 
 
-@pytest.mark.parametrize(("engine", "version"), [("ik_llama.cpp", "b6000"), ("ollama", "0.12.6 ollama engine")])
-def test_another_programs_graph_is_known_only_roughly(engine, version):
+def test_another_programs_graph_is_known_only_roughly():
     plain = answer_llama(record(engine="llama.cpp", version="b6000")).compute[-1]
-    other = answer_llama(record(engine=engine, version=version)).compute[-1]
+    other = answer_llama(record(engine="ik_llama.cpp", version="b6000")).compute[-1]
     assert (other.high - other.low) / other.value > 4 * (plain.high - plain.low) / plain.value

@@ -13,8 +13,7 @@ environment.
 
 Read from ollama/ollama: llama/llama.go (NewContextParams), runner/ollamarunner/runner.go (reserveWorstCaseGraph),
 kvcache/causal.go, envconfig/config.go, docs/context-length.mdx, llm/llama_server.go (startLlamaServer),
-server/sched.go (automaticGenerationBatch). Models that its own engine ran (Go, until 0.24) have other graphs:
-their compute buffer is known only roughly.
+server/sched.go (automaticGenerationBatch). What its own engine (Go, until 0.24) computes with: ollama_own.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from functools import lru_cache
 from typing import Any
 
 from cotenant.domain.engine import EngineSettings, Version
+from cotenant.domain.estimate import Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
@@ -35,9 +35,11 @@ from cotenant.engines.llama_cpp.engine import LLAMA_CPP, allocate, resolved
 from cotenant.engines.llama_cpp.options import cache_type, read_words, switch, whole
 from cotenant.engines.ollama_releases import (
     SERVER_SINCE,
+    OwnEngine,
     Release,
     automatic_batch,
     build_number,
+    own_build,
     own_engine,
 )
 from cotenant.engines.rules import Allocation, ExpertPadding, MemoryRules, ProfileRules, TensorBytes
@@ -145,8 +147,15 @@ def _as_runner(
     return replace(
         asked, n_ubatch=batch, n_batch=batch * (asked.n_parallel or 1), flash_attn=flash, type_k=type_name,
         type_v=type_name, kv_unified=own is not None, swa_full=own is None,
-        window_memory=own.kept if own is not None else 0,
+        window_memory=_window_memory(model, own, asked.n_parallel or 1) if own is not None else 0,
     )  # fmt: skip
+
+
+def _window_memory(model: ModelSpec, own: OwnEngine, slots: int) -> int:
+    """Tokens that a sliding layer keeps for each slot: one more than its window where several share the cache
+    (kvcache/causal.go, Init)."""
+    window = max((group.window or 0 for group in model.layer_groups), default=0)
+    return max(own.kept, window + (slots > 1)) if window else own.kept
 
 
 def _as_server(
@@ -240,7 +249,7 @@ def _rules(release: Release) -> MemoryRules:
         model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
     ) -> Allocation:
         if own_engine(model, release) is not None:
-            return _doubted(allocate(model, gpu, settings, tensors, build=replace(build, capped_outputs=True)))
+            return _own(model, gpu, settings, tensors, release, own_build(build, release))
         return allocate(model, gpu, _with_batch(model, gpu, settings, tensors), tensors, build=build)
 
     return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=buffers)
@@ -259,13 +268,34 @@ def _with_batch(
     return replace(settings, llama_cpp=replace(options, n_ubatch=batch, n_batch=batch))
 
 
-def _doubted(found: Allocation) -> Allocation:
-    """Its own engine builds another graph than llama.cpp: what that takes is known only roughly."""
-    devices = tuple(
-        replace(part, compute=replace(part.compute, bytes=rough(part.compute.bytes))) for part in found.devices
-    )
-    note = "Ollama's own engine runs this family: its graph is known only roughly"
-    return replace(found, devices=devices, notes=(*found.notes, note))
+def _own(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    tensors: Sequence[TensorBytes],
+    release: Release,
+    build: BuildRules,
+) -> Allocation:
+    """Its own engine's buffers: llama.cpp's, with its own graphs and what kernels take beside them."""
+    from cotenant.engines.llama_cpp.buffers import element_bytes, placed
+    from cotenant.engines.ollama_own import own_compute, own_host, own_vendor
+
+    found = allocate(model, gpu, settings, tensors, build=build)
+    options = settings.llama_cpp or LlamaCppOptions()
+    placement = placed(model, settings, build)
+    vendor, gfx = own_vendor(gpu)
+    devices = []
+    for number, part in enumerate(found.devices):
+        size = own_compute(
+            model, options, release, build, placement, number, head_bytes=0,
+            weight_bytes=element_bytes(model, tensors), vendor=vendor, gfx=gfx,
+        )  # fmt: skip
+        why = f"{part.compute.why}, and the kernels' pool" if vendor in ("nvidia", "amd") else part.compute.why
+        devices.append(replace(part, compute=Term(size, why)))
+    host = own_host(model, options, release, build, placement)
+    others = replace(found.host, compute=host.value, computed=host)
+    note = "Ollama's own engine (Go) runs this family"
+    return replace(found, devices=tuple(devices), host=others, notes=(*found.notes, note))
 
 
 def rough(size: Interval) -> Interval:

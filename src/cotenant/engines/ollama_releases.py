@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import ModelSpec
+from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.units import GIB, MIB
 
 Release = tuple[int, ...]
@@ -71,6 +72,22 @@ def own_engine(model: ModelSpec, release: Release) -> OwnEngine | None:
     letters = "".join(one for one in f"{model.family}{model.architecture}".lower() if one.isalnum())
     found = next((own for mark, own in _OWN if mark in letters), None)
     return found if found is not None and release >= found.since else None
+
+
+_CAST_MASK: Release = (0, 12, 7)  # the mask is filled in as f32 and cast where it is needed (kvcache/causal.go)
+_OFFLOADS: Release = (0, 12, 8)  # products of layers on the host may go to the GPU (ml/backend/ggml, op_offload)
+_STORES_ROWS: Release = (0, 13)  # keys and values are stored by row index (SetRows)
+_PAD_256: Release = (0, 13, 2)  # a cache in steps of 256 cells without flash attention too (CacheConfig)
+
+
+def own_build(build: BuildRules, release: Release) -> BuildRules:
+    """How its own engine builds graphs: each layer as llama.cpp does, keys before values, a row of logits a slot,
+    nothing reserved that is not read (runner/ollamarunner/runner.go, reserveWorstCaseGraph)."""
+    return replace(
+        build, own_engine=True, capped_outputs=True, late_outputs=False, values_first=False, vectors=0, glu=True,
+        windows=True, half_mask=release < _CAST_MASK, offloads=release >= _OFFLOADS,
+        row_stores=release >= _STORES_ROWS, pad_plain=256 if release >= _PAD_256 else 32,
+    )  # fmt: skip
 
 
 def build_number(release: Release) -> int:

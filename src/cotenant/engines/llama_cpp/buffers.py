@@ -43,13 +43,10 @@ def allocation(
 ) -> Allocation:
     """Every buffer of one server, from resolved settings."""
     options = settings.llama_cpp or LlamaCppOptions()
-    gpus = settings.pipeline_parallel_size * settings.tensor_parallel_size  # layers are split either way
-    placement = place(
-        model.num_layers, options.n_gpu_layers or 0, gpus, options.tensor_split, output_first=build.output_first
-    )
+    placement, gpus = placed(model, settings, build), _gpus(settings)
     weights = _weights(model, options, placement, tensors)
     caches = _caches(model, options, build, placement)
-    head, each = round(_head_bytes(tensors)), _element_bytes(model, tensors)
+    head, each = round(_head_bytes(tensors)), element_bytes(model, tensors)
     devices = tuple(
         DeviceBuffers(
             weights=Term(_about(weights.get(n, 0), model), _weights_why(placement, n, model)),
@@ -78,6 +75,19 @@ def allocation(
         devices, host, round(each), round(fixed), round(each * longest + fixed), total,
         _notes(model, options, build, placement),
     )  # fmt: skip
+
+
+def placed(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> Placement:
+    """Where the layers of resolved settings lie."""
+    options = settings.llama_cpp or LlamaCppOptions()
+    return place(
+        model.num_layers, options.n_gpu_layers or 0, _gpus(settings), options.tensor_split,
+        output_first=build.output_first,
+    )  # fmt: skip
+
+
+def _gpus(settings: EngineSettings) -> int:
+    return settings.pipeline_parallel_size * settings.tensor_parallel_size  # layers are split either way
 
 
 def _weights(
@@ -120,7 +130,7 @@ def _caches(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, place
     return found
 
 
-def _element_bytes(model: ModelSpec, tensors: Sequence[TensorBytes]) -> float:
+def element_bytes(model: ModelSpec, tensors: Sequence[TensorBytes]) -> float:
     """Bytes of an element of the layers' tensors on average."""
     elements = sum(part.elements for part in model.parameters if part.layers and not part.draft)
     return sum(part.bytes * len(part.layers) for part in tensors) / elements if elements else 0.0

@@ -38,7 +38,9 @@ _MIXED = 11000  # found between b10809 and b11549: ids and vectors mixed in a ba
 class BuildRules:
     """One build. `latent_values`: MLA caches values beside the compressed keys; `latent`: it caches compressed
     rows at all. `pad_flash` and `pad_plain` are the steps in cells of a cache with and without fused attention.
-    `late_outputs`: recurrent hybrids pick rows behind the last layer."""
+    `late_outputs`: recurrent hybrids pick rows behind the last layer. `own_engine`: Ollama's Go engine builds the
+    graphs: no pipeline, inputs in buffers of their own on the host, joined matrices in gpt-oss. `offloads`: large
+    batches for layers on the host are computed by the GPU."""
 
     number: int
     micro_batch: int
@@ -61,6 +63,8 @@ class BuildRules:
     capped_outputs: bool
     late_outputs: bool
     fits_itself: bool
+    own_engine: bool = False
+    offloads: bool = True
     notes: tuple[str, ...] = ()
 
 

@@ -24,15 +24,25 @@ def compute_bytes(
 ) -> int:
     """Bytes of one device's compute buffer."""
     graph = GraphBuilder(shape, reserve).build(replace(part, layers=shortened(part.layers)))
+    if part.inputs_apart:
+        for tensor in {id(source): source for node in graph.nodes for source in node.sources}.values():
+            tensor.size = 0 if tensor.is_input else tensor.size
     return buffer_bytes(graph, alignment=alignment, copies=copies)
 
 
-def host_bytes(shape: GraphShape, reserve: Reserve, *, copies: int = 1, output_on_host: bool = False) -> int:
-    """Bytes of the host's compute buffer when every layer runs elsewhere: the program's inputs, the rows of the
-    embedding, and where the head stayed on the host its logits."""
+def host_bytes(
+    shape: GraphShape,
+    reserve: Reserve,
+    *,
+    copies: int = 1,
+    output_on_host: bool = False,
+    inputs_apart: bool = False,
+) -> int:
+    """Bytes of the host's compute buffer when every layer runs elsewhere: the program's inputs (unless they lie
+    apart), the rows of the embedding, and where the head stayed on the host its logits."""
     builder = GraphBuilder(shape, reserve)
     graph = builder.graph
-    for tensor in builder.program_inputs():
+    for tensor in () if inputs_apart else builder.program_inputs():
         graph.hold(tensor)
     rows = graph.expand(builder.embedding_rows())
     ends = [rows]

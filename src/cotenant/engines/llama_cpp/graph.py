@@ -160,6 +160,8 @@ class GraphBuilder:
 
     def _attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
         g, r = self.graph, self.reserve
+        if r.joined:
+            return self._joined_attention(cur, mixer)
         full = self._product(mixer.queries, cur, self.shape.hidden)
         full = g.inplace(full) if mixer.biased else full
         width = mixer.heads * mixer.key_width
@@ -174,6 +176,19 @@ class GraphBuilder:
             mixed = g.inplace(mixed, g.inplace(gate))
         out = self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width)
         return g.inplace(out) if mixer.biased else out
+
+    def _joined_attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
+        """One matrix for queries, keys and values: turned parts are results of their own, values are stored as
+        they lie."""
+        g, tokens = self.graph, self.reserve.tokens
+        keys, values = mixer.kv_heads * mixer.key_width, mixer.kv_heads * mixer.value_width
+        full = g.inplace(self._product(mixer.queries + keys + values, cur, self.shape.hidden))
+        query = g.view(full, mixer.key_width, mixer.heads, tokens)
+        key = g.view(full, mixer.key_width, mixer.kv_heads, tokens)
+        value = g.view(full, mixer.value_width, mixer.kv_heads, tokens)
+        turned = [g.new(part.shape, part, self.positions) for part in (query, key)]
+        mixed = self._attend(turned[0], turned[1], value, mixer)
+        return g.inplace(self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width))
 
     def _keys_and_values(self, cur: Tensor, mixer: Mixer) -> tuple[Tensor, Tensor]:
         g, tokens = self.graph, self.reserve.tokens
@@ -320,8 +335,13 @@ class GraphBuilder:
         weights = g.expand(g.inplace(g.view(weights), g.inplace(g.new((1, tokens), g.view(weights)))))
         inner = (forward.expert_inner, used, tokens)
         matrices = forward.experts * forward.expert_inner * self.shape.hidden * self._copied_experts
-        up = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
-        gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
+        if self.reserve.joined:
+            wide = (2 * forward.expert_inner, used, tokens)
+            both = g.inplace(g.new(wide, g.view(cur), chosen, *self._copy(2 * matrices)))
+            gate, up = g.new(inner, g.view(both)), g.new(inner, g.view(both))
+        else:
+            up = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
+            gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
         lifted = g.expand(
             g.inplace(

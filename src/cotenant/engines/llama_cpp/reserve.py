@@ -42,6 +42,7 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         glu=build.glu,
         values_first=build.values_first and not any(group.window for group in model.layer_groups),
         late_outputs=build.late_outputs and recurrent,
+        joined=build.own_engine and "gptoss" in "".join(filter(str.isalnum, model.family.lower())),
     )
 
 
@@ -60,7 +61,7 @@ def gpu_compute(
     stayed there."""
     shape, reserve = graph_shape(model), reservation(model, options, build)
     own = placement.on(gpu)
-    if gpu == 0:
+    if gpu == 0 and build.offloads:
         own = tuple(sorted((*placement.on(HOST), *own)))
     if not own and placement.output != gpu:
         return 0
@@ -71,7 +72,7 @@ def gpu_compute(
         last=placement.output == gpu or head_moves,
         head_copy_bytes=head_bytes if head_moves else 0,
     )
-    return compute_bytes(shape, reserve, part, copies=copies(placement))
+    return compute_bytes(shape, reserve, part, copies=1 if build.own_engine else copies(placement))
 
 
 def _held(
@@ -88,10 +89,16 @@ def _held(
 def host_compute(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> int:
     """The host's compute buffer: of the whole graph without GPUs, else of what stays there."""
     shape, reserve = graph_shape(model), reservation(model, options, build)
-    if all(layer == HOST for layer in placement.layers):
-        return compute_bytes(shape, reserve, Part(shape.layers, True, True, host=True), alignment=32)
+    stay = placement.on(HOST)
+    apart = build.own_engine
+    if len(stay) == len(placement.layers) or (stay and not build.offloads):
+        whole = Part(
+            tuple(shape.layers[n] for n in stay), True, placement.output == HOST, host=True, inputs_apart=apart
+        )
+        return compute_bytes(shape, reserve, whole, alignment=32)
     alone = placement.output == HOST and reserve.outputs < _OFFLOAD_ROWS
-    return host_bytes(shape, reserve, copies=copies(placement), output_on_host=alone)
+    times = 1 if apart else copies(placement)
+    return host_bytes(shape, reserve, copies=times, output_on_host=alone, inputs_apart=apart)
 
 
 def output_bytes(model: ModelSpec, options: LlamaCppOptions) -> int:

@@ -14,7 +14,7 @@ class Reserve:
     the program fills it in; where it is 4 and attention is fused, the device holds an f16 copy beside.
     `late_outputs`: rows are picked behind the last layer, not in it. `vectors` inputs of embeddings are
     held beside the token ids though none is used. `row_stores`: rows are stored by index (set_rows), an i64
-    each."""
+    each. `joined`: one matrix makes queries, keys and values, one makes gate and up of the experts."""
 
     tokens: int
     outputs: int
@@ -30,6 +30,7 @@ class Reserve:
     glu: bool  # gate and up are joined by one operation with a result of its own
     values_first: bool = True  # values are computed before keys; caches with windows keep the older order
     late_outputs: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +41,5 @@ class Part:
     first: bool
     last: bool
     host: bool = False  # the CPU, which also holds the program's inputs
+    inputs_apart: bool = False  # those lie in buffers of their own
     head_copy_bytes: int = 0  # the output layer, where it is copied over from the host
