@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from cotenant.web.jobs import Board, Bounds, FullError, Job
+from cotenant.web.jobs import ENDED, Board, Bounds, FullError, Job
 from tests.web.conftest import Page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,11 @@ def test_the_queue_is_bounded() -> None:
 def test_results_are_let_go() -> None:
     async def run() -> None:
         board = Board(Bounds(workers=1, kept=2, kept_s=0.3))
-        jobs = [await board.answer("a", "explain", {"log": "x\n"}, {}) for _ in range(3)]
+        jobs = []
+        for _ in range(3):
+            jobs.append(job := board.submit("a", "explain", {"log": "x\n"}, {}))
+            while job.state not in ENDED:
+                await job.changed.wait()
         assert [board.find(job.id) is None for job in jobs] == [True, False, False]
         await asyncio.sleep(0.4)
         assert all(board.find(job.id) is None for job in jobs)
@@ -78,10 +82,13 @@ def test_results_are_let_go() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "says"),
-    [(Bounds(workers=1, job_s=4.0), "not done within 4 s"), (Bounds(workers=1, job_bytes=2**27), "memory")],
+    ("bounds", "says", "status"),
+    [
+        (Bounds(workers=1, job_s=4.0), "not done within 4 s", 504),
+        (Bounds(workers=1, job_bytes=2**27), "memory", 507),
+    ],
 )
-def test_time_and_memory_are_bounded(bounds: Bounds, says: str) -> None:
+def test_time_and_memory_are_bounded(bounds: Bounds, says: str, status: int) -> None:
     async def run() -> Job:
         board = Board(bounds)
         job = await board.answer("a", "simulate", LONG, {})
@@ -92,7 +99,7 @@ def test_time_and_memory_are_bounded(bounds: Bounds, says: str) -> None:
 
     before = {one.pid for one in workers()}  # those of a page's server that other tests share
     job = asyncio.run(run())
-    assert job.state == "failed"
+    assert (job.state, job.status) == ("failed", status)
     assert says in job.errors[0]["error"]
     assert {one.pid for one in workers()} <= before
 

@@ -13,14 +13,14 @@ from fastapi.responses import Response
 from starlette.types import ASGIApp
 
 from cotenant._version import __version__
+from cotenant.edge.loopback import LOOPBACK
 from cotenant.web import bodies
 from cotenant.web.assets import packed_answer
 from cotenant.web.documents import written
-from cotenant.web.estimates import estimate_bytes
 from cotenant.web.guard import Guard, Rules
 from cotenant.web.memo import question_key
 from cotenant.web.names import checked_words
-from cotenant.web.questions import questions
+from cotenant.web.questions import answered, questions
 from cotenant.web.running import running
 from cotenant.web.shelf import UPLOAD_BYTES
 from cotenant.web.state import Options, State
@@ -30,7 +30,6 @@ _MIB = 2**20
 _BODY_BYTES = {
     "": 8 * _MIB, "/api/estimate": _MIB, "/api/explain": 32 * _MIB, "/api/models": 4 * UPLOAD_BYTES // 3 + _MIB,
 }  # fmt: skip
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def application(options: Options) -> tuple[ASGIApp, State]:
@@ -39,7 +38,10 @@ def application(options: Options) -> tuple[ASGIApp, State]:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.create_task(state.warm()) if options.warm else None
+        warming = None
+        if options.warm:
+            await state.ready()
+            warming = asyncio.create_task(state.warm())
         yield
         if warming is not None:
             warming.cancel()
@@ -56,7 +58,7 @@ def application(options: Options) -> tuple[ASGIApp, State]:
     app.include_router(_facts(state))
     app.include_router(questions(state))
     app.include_router(running(state))
-    local = options.host in _LOOPBACK
+    local = options.host in LOOPBACK
     names = frozenset(name.lower() for name in (*options.names, *(() if local else (options.host,))))
     return Guard(app, Rules(local=local, names=names, body_bytes=_BODY_BYTES)), state
 
@@ -90,16 +92,13 @@ def _facts(state: State) -> APIRouter:
         return packed_answer(request, await state.catalogue(), "no-cache")
 
     @router.post("/estimate", response_model=dict[str, Any])
-    async def estimate(body: bodies.EstimateBody) -> Response:
+    async def estimate(body: bodies.EstimateBody, request: Request) -> Response:
         """What one replica takes of a card: the bytes of `cotenant estimate --json`."""
         words = body.model_dump(exclude_none=True)
         checked_words(words)
+        known = await state.known(words["model"])
         key = question_key("estimate", words)
-        answer = state.estimates.find(key)
-        if answer is None:
-            answer = estimate_bytes(words, await state.model(words["model"]))
-            state.estimates.keep(key, answer)
-        return Response(answer, media_type="application/json")
+        return await answered(state.quick, request, "estimate", words, known, key)
 
     @router.get("/live", response_model=dict[str, Any])
     async def live(request: Request) -> Response:
@@ -108,7 +107,7 @@ def _facts(state: State) -> APIRouter:
         if state.gateway is None:
             return refusal(404, "no gateway was named", "cotenant ui --gateway http://127.0.0.1:8080")
         key = request.headers.get("x-gateway-key") or None
-        told = await state.quick(partial(state.gateway.document, key))
+        told = await state.outside(partial(state.gateway.document, key))
         return Response(written(told), media_type="application/json", headers={"cache-control": "no-store"})
 
     return router

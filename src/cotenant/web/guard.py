@@ -14,9 +14,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cotenant.edge.loopback import LOOPBACK
 from cotenant.web.documents import written
 
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 _HEADERS = (
     (
         b"content-security-policy",
@@ -100,7 +100,7 @@ class Guard:
         name = _name(host)
         if name is None:
             return False
-        if name in _LOCAL or name in self._rules.names:
+        if name in LOOPBACK or name in self._rules.names:
             return True
         return not self._rules.local and _is_address(name)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import pickle
 import secrets
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cotenant.web.hands import Hand
 from cotenant.web.memo import Memo
+from cotenant.web.outcomes import broken, too_long
 
 ENDED = ("done", "failed", "cancelled")
 _PROGRESS_KEPT = 200
@@ -23,19 +24,26 @@ _PROGRESS_KEPT = 200
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """`workers` jobs run at once, each with `job_bytes` of memory and `job_s` seconds. `waiting` jobs may wait, of
-    `waiting_bytes` together, and `per_client` of one client. Results are kept `kept_s` seconds, `kept` of them and
-    `kept_bytes` together."""
+    """`workers` jobs run at once (`running_per_client` of one client: None, all of them), each with `job_bytes` of
+    memory and `job_s` seconds, in processes that end after `worker_jobs` and stand `nice` steps behind the server.
+    `waiting` jobs may wait, of `waiting_bytes` together, and `per_client` of one client. Results are kept `kept_s`
+    seconds, `kept` of them and `kept_bytes` together; answers for who asks the same again, `memo_bytes`.
+    `finishes`: what runs is worked to its end though nobody waits any more: that is sooner than a new process."""
 
     workers: int = 2
+    running_per_client: int | None = None
     job_bytes: int = 4 * 2**30
     job_s: float = 600.0
+    worker_jobs: int | None = 50
+    nice: int = 10
     waiting: int = 64
     waiting_bytes: int = 128 * 2**20
     per_client: int = 16
     kept: int = 200
     kept_bytes: int = 256 * 2**20
     kept_s: float = 1800.0
+    memo_bytes: int = 64 * 2**20
+    finishes: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -51,6 +59,7 @@ class Job:
     dropped: int = 0  # of the progress, from its start
     result: bytes = b""
     errors: list[dict[str, str]] = field(default_factory=list)
+    status: int = 0  # of HTTP, where it failed: whose fault it was
     ended_at: float = 0.0
     key: str | None = None  # of the question, where its answer may be given to others who ask the same
     others: list[Job] = field(default_factory=list)  # who asked the same while it ran
@@ -88,10 +97,13 @@ class Board:
         self.bounds = bounds
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._queues: OrderedDict[str, deque[Job]] = OrderedDict()  # by client; the first one is next
-        self._free = [Hand(bounds.job_bytes) for _ in range(bounds.workers)]
+        self._free = [
+            Hand(bounds.job_bytes, most_jobs=bounds.worker_jobs, nice=bounds.nice) for _ in range(bounds.workers)
+        ]
+        self._at_work: Counter[str] = Counter()  # jobs that run, by client
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
-        self.memo = Memo()
+        self.memo = Memo(bounds.memo_bytes)
 
     def submit(
         self,
@@ -142,12 +154,30 @@ class Board:
         job.question = question
         self._queues.setdefault(job.client, deque()).append(job)
 
-    async def answer(self, client: str, kind: str, asked: Mapping[str, Any], known: Mapping[str, Any]) -> Job:
-        """A job at its end. Raises FullError."""
-        job = self.submit(client, kind, asked, known)
-        while job.state not in ENDED:
-            await job.changed.wait()
+    async def answer(
+        self,
+        client: str,
+        kind: str,
+        asked: Mapping[str, Any],
+        known: Mapping[str, Any],
+        key: str | None = None,
+    ) -> Job:
+        """A job at its end, kept for nobody else. Cancelled (whoever asked has left), so is the job, unless it
+        runs and `finishes`. Raises FullError."""
+        job = self.submit(client, kind, asked, known, key)
+        try:
+            while job.state not in ENDED:
+                await job.changed.wait()
+        finally:
+            if not (job.state == "running" and self.bounds.finishes):
+                await self.cancel(job)
+                self._jobs.pop(job.id, None)
         return job
+
+    async def ready(self, kind: str) -> None:
+        """Start every worker that is free and have it answer `kind`, which reads what later answers need."""
+        question = pickle.dumps((kind, {}, {}))
+        await asyncio.gather(*(hand.ask(question, lambda _: None) for hand in list(self._free)))
 
     def find(self, job_id: str) -> Job | None:
         """The job of that id, while it is kept."""
@@ -195,8 +225,11 @@ class Board:
             await hand.end()
 
     def _start(self) -> None:
-        while self._free and self._queues and not self._closing:
-            client, queue = next(iter(self._queues.items()))
+        while self._free and not self._closing:
+            client = next(filter(self._may_run, self._queues), None)
+            if client is None:
+                return
+            queue = self._queues[client]
             job = queue.popleft()
             if queue:
                 self._queues.move_to_end(client)
@@ -205,30 +238,46 @@ class Board:
             for one in (job, *job.others):
                 one.state = "running"
                 one.wake()
-            job.task = asyncio.get_running_loop().create_task(self._run(job, self._free.pop()))
-            self._tasks.add(job.task)
-            job.task.add_done_callback(self._tasks.discard)
+            self._set_to_work(job, self._free.pop())
+
+    def _may_run(self, client: str) -> bool:
+        most = self.bounds.running_per_client
+        return most is None or self._at_work[client] < most
+
+    def _set_to_work(self, job: Job, hand: Hand) -> None:
+        job.task = asyncio.get_running_loop().create_task(self._run(job, hand))
+        self._tasks.add(job.task)
+        self._at_work[job.client] += 1
+
+        def freed(task: asyncio.Task[None]) -> None:
+            """Also of a task that was cancelled before its first step, whose own code never runs."""
+            self._tasks.discard(task)
+            self._at_work -= Counter([job.client])  # what is down to none is forgotten
+            self._free.append(hand)
+            self._end(job, "cancelled")
+            self._start()
+
+        job.task.add_done_callback(freed)
 
     async def _run(self, job: Job, hand: Hand) -> None:
+        most_s = self.bounds.job_s
         try:
-            async with asyncio.timeout(self.bounds.job_s):
+            async with asyncio.timeout(most_s):
                 told = await hand.ask(job.question, job.tell)
-            if "result" in told:
-                job.result = told["result"].encode()
-                self.memo.keep(job.key, job.result)
-                self._end(job, "done")
-            else:
-                job.errors = told["errors"]
-                self._end(job, "failed")
         except TimeoutError:
-            job.errors = [_fault(f"not done within {self.bounds.job_s:g} s", "ask for less, or give a time_limit")]
-            self._end(job, "failed")
+            told = too_long(most_s)
         except asyncio.CancelledError:
             self._closing = self._closing or job.state not in ENDED  # not by us: the loop itself comes to its end
-            self._end(job, "cancelled")
-        finally:
-            self._free.append(hand)
-            self._start()
+            return
+        except Exception as error:  # a job never stays as it was: who waits for it would wait for ever
+            told = broken(error)
+        if "result" in told:
+            job.result = told["result"].encode()
+            self.memo.keep(job.key, job.result)
+            self._end(job, "done")
+        else:
+            job.errors, job.status = told["errors"], told["status"]
+            self._end(job, "failed")
 
     def _end(self, job: Job, state: str) -> None:
         if job.state in ENDED:
@@ -241,7 +290,7 @@ class Board:
             self._inherit(question, others)
             return
         for one in others:
-            one.result, one.errors = job.result, job.errors
+            one.result, one.errors, one.status = job.result, job.errors, job.status
             self._end(one, state)
 
     def _inherit(self, question: bytes, others: list[Job]) -> None:
@@ -263,7 +312,3 @@ class Board:
             if many or now - job.ended_at > self.bounds.kept_s:
                 size -= len(job.result)
                 del self._jobs[job.id]
-
-
-def _fault(error: str, hint: str) -> dict[str, str]:
-    return {"error": error, "hint": hint, "path": ""}

@@ -9,6 +9,7 @@ import urllib.request
 from typing import Any
 
 from cotenant.errors import EngineError, InputError
+from cotenant.web.outcomes import NeedsKeyError
 
 _TIMEOUT_S, _MOST_BYTES = 2.0, 4 * 2**20
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
@@ -16,10 +17,6 @@ _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 
 
 _KEY = re.compile(r"[!-~]{8,512}")
-
-
-class NeedsKeyError(EngineError):
-    """The gateway does not answer without a key, or not with this one."""
 
 
 class Gateway:

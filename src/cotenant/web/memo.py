@@ -7,12 +7,12 @@ own folders hold: cards, prices, models, calibrations. The key holds all of thes
 from __future__ import annotations
 
 import json
-import os
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
+
+from cotenant.web.stamp import own_stamp
 
 
 class Memo:
@@ -45,23 +45,4 @@ def question_key(kind: str, asked: Mapping[str, Any]) -> str | None:
     if asked.get("time_limit") is not None:
         return None
     said = {name: value for name, value in asked.items() if value is not None}
-    return sha256(json.dumps([kind, said, sorted(_own())], sort_keys=True).encode()).hexdigest()
-
-
-def _own() -> Iterator[tuple[str, int, int]]:
-    """(path, time, size) of each file that may change an answer."""
-    from cotenant.edge.calibrations import calibrations_dir
-    from cotenant.edge.store import user_catalogue_dir
-
-    for folder in (calibrations_dir(), user_catalogue_dir()):
-        for path, found in _files(folder):
-            yield path, found.st_mtime_ns, found.st_size
-
-
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                yield entry.path, entry.stat()
-    except OSError:
-        return  # not there
+    return sha256(json.dumps([kind, said, own_stamp()], sort_keys=True).encode()).hexdigest()

@@ -56,7 +56,7 @@ def _followed(state: State, router: APIRouter) -> None:
         found = state.board.find(job_id)
         if found is None or found.state in ("waiting", "running", "cancelled"):
             return unknown() if found is None else refusal(404, f"the job is {found.state}: it has no answer")
-        return faults(422, found.errors) if found.errors else _plain(found.result)
+        return faults(found.status, found.errors) if found.errors else _plain(found.result)
 
     @router.get("/jobs/{job_id}/events", response_class=StreamingResponse)
     async def events(job_id: str) -> Response:

@@ -1,72 +1,83 @@
-"""Models that requests may name: those of the catalogue and the hub as they were opened last, and uploads.
+"""Models that requests may name: the hub's and the user's own as they were opened last, and uploads.
 
 A config.json or the head of a GGUF file is read once, when it comes; what is kept is the structure, not the bytes.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections import OrderedDict
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import FormatError, InputError
 from cotenant.web.names import UPLOAD, opener
+from cotenant.web.stamp import Stamp
 
 _MOST_UPLOADS, _MOST_OPENED = 500, 500
 UPLOAD_BYTES = 24 * 2**20
 
 
 class Shelf:
-    """What was opened, and what came. For one thread, but for `open`."""
+    """What was opened, and what came. For the event loop alone: threads are handed values, never this."""
 
     def __init__(self) -> None:
-        self.uploads: OrderedDict[str, LoadedModel] = OrderedDict()
-        self.opened: OrderedDict[str, LoadedModel] = OrderedDict()
+        self._uploads: OrderedDict[str, LoadedModel] = OrderedDict()
+        self._opened: OrderedDict[str, tuple[Stamp, LoadedModel | None]] = OrderedDict()
 
-    def known(self, source: object) -> LoadedModel | None:
-        """The model, where nobody outside must be asked for it; None where the hub must."""
-        if not isinstance(source, str):
-            return opener(self.uploads)(source)
-        name = source.strip()
-        if name in self.opened:
-            self.opened.move_to_end(name)
-            return self.opened[name]
-        if UPLOAD.fullmatch(name) or not _asks_hub(name):
-            return self.open(name)
-        return None
+    def find(self, name: str, stamp: Stamp) -> tuple[bool, LoadedModel | None]:
+        """Whether it is known what the name means, the user's own folders being as `stamp` says; and the model,
+        None where any process opens it by itself. Raises UnknownModelError for an upload that is not here."""
+        if UPLOAD.fullmatch(name):
+            return True, opener(self._uploads)(name)
+        held, found = self._opened.get(name, (None, None))
+        if held != stamp:
+            return False, None
+        self._opened.move_to_end(name)
+        return True, found
 
-    def open(self, name: str) -> LoadedModel:
-        """The model; this may ask the hub. Raises UnknownModelError, HubError and their kin."""
-        return opener(self.uploads)(name)
-
-    def keep(self, name: str, found: LoadedModel) -> None:
+    def keep(self, name: str, stamp: Stamp, found: LoadedModel | None) -> None:
         """Remember what a name was found to be."""
-        if not UPLOAD.fullmatch(name):
-            _put(self.opened, name, found, _MOST_OPENED)
+        _put(self._opened, name, (stamp, found), _MOST_OPENED)
 
     def add(self, found: LoadedModel) -> str:
         """The id of a new upload; the one that came first goes where there are too many."""
         name = f"upload-{secrets.token_hex(16)}"
-        _put(self.uploads, name, found, _MOST_UPLOADS)
+        _put(self._uploads, name, found, _MOST_UPLOADS)
         return name
 
+    def named_in(self, text: str, stamp: Stamp) -> dict[str, LoadedModel]:
+        """The models that a question's JSON names: a worker need not ask for them again."""
+        found = dict(self._uploads)
+        found |= {name: one for name, (held, one) in self._opened.items() if one is not None and held == stamp}
+        return {name: one for name, one in found.items() if json.dumps(name) in text}
 
-def _put(shelf: OrderedDict[str, LoadedModel], name: str, found: LoadedModel, most: int) -> None:
+
+def opened(name: str) -> LoadedModel | None:
+    """What the hub or the user's own folders say of a name; None for a name of the catalogue, which any process
+    opens by itself. Raises UnknownModelError, HubError and their kin."""
+    return opener({})(name) if _asks_outside(name) else None
+
+
+V = TypeVar("V")
+
+
+def _put(shelf: OrderedDict[str, V], name: str, found: V, most: int) -> None:
     shelf[name] = found
     while len(shelf) > most:
         shelf.popitem(last=False)
 
 
-def _asks_hub(name: str) -> bool:
+def _asks_outside(name: str) -> bool:
     from cotenant.catalogue.models import find_entry
     from cotenant.catalogue.recipes import find_recipe
     from cotenant.edge.own_models import find_own_model
 
     if find_own_model(name) is not None:
-        return True  # its row may name one
+        return True  # its row may name what the hub has
     return "/" in name and find_entry(name) is None and find_recipe(name) is None
 
 

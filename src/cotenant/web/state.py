@@ -4,131 +4,130 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import sha256
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from cotenant.domain.loaded import LoadedModel
-from cotenant.errors import InputError
 from cotenant.web.assets import Asset, Assets, asset_of
 from cotenant.web.catalogue import catalogue_bytes, first_example
 from cotenant.web.jobs import Board, Bounds, FullError
 from cotenant.web.live import Gateway
-from cotenant.web.memo import Memo, question_key
-from cotenant.web.shelf import Shelf
-from cotenant.web.work import open_fleet, plan_of
-
-if TYPE_CHECKING:
-    from cotenant.domain.fleet import Fleet
-    from cotenant.domain.plan import Plan
+from cotenant.web.memo import question_key
+from cotenant.web.names import opener
+from cotenant.web.shelf import Shelf, opened
+from cotenant.web.stamp import Stamp, own_stamp
 
 T = TypeVar("T")
-_SHORT_S, _FLEETS = 60.0, 32
+_SHORT_S, _QUICK = 60.0, 2  # seconds for what is long but no job; processes for estimates and checks
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the page is served. Port 0: any that is free. `names`: what else this server is called."""
+    """How the page is served. Port 0: any that is free. `names`: what else this server is called. `quick_s`: how
+    long an estimate or a check may take."""
 
     host: str = "127.0.0.1"
     port: int = 8090
     gateway: str | None = None
     names: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
+    quick_s: float = 10.0
     warm: bool = False  # whether the page's first questions are answered before anybody asks
 
 
 class State:
-    """One server's shelf, jobs and threads."""
+    """One server's shelf, jobs and threads. Everything here is for the event loop; threads see only what they are
+    handed."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.shelf, self.assets = Shelf(), Assets()
         self.followers = 0
-        self.estimates = Memo(8 * 2**20)
         self.board = Board(options.bounds)
         self.short = Board(
             Bounds(
-                workers=1, job_bytes=options.bounds.job_bytes, job_s=_SHORT_S, waiting=16, per_client=4, kept_s=1.0
+                workers=1, job_bytes=options.bounds.job_bytes, job_s=_SHORT_S, waiting=16, per_client=4,
+                kept_s=1.0, nice=5,
             )
-        )
+        )  # fmt: skip
+        self.quick = Board(
+            Bounds(
+                workers=_QUICK, running_per_client=_QUICK - 1, job_bytes=options.bounds.job_bytes,
+                job_s=options.quick_s, waiting=512, per_client=128, kept_s=1.0, memo_bytes=8 * 2**20,
+                worker_jobs=None, nice=0, finishes=True,
+            )
+        )  # fmt: skip
         self.gateway = None if options.gateway is None else Gateway(options.gateway)
-        self._catalogue: Asset | None = None
+        self._catalogue: tuple[Stamp, Asset] | None = None
         self._reading = asyncio.Lock()
-        self._fleets: OrderedDict[str, Fleet] = OrderedDict()
-        self._quick = ThreadPoolExecutor(4, thread_name_prefix="answer")
-        self._hub = ThreadPoolExecutor(4, thread_name_prefix="hub")
+        self._beside = ThreadPoolExecutor(4, thread_name_prefix="beside")
+        self._outside = ThreadPoolExecutor(4, thread_name_prefix="outside")
+
+    async def ready(self) -> None:
+        """Until estimates are answered as fast as ever: their processes have read what they need."""
+        await self.quick.ready("ready")
 
     async def warm(self) -> None:
         """Answer what every page asks first: what there is to choose from, and the plan that it opens with."""
         asked = {"fleet": first_example(), "seed": 0, "replay": False, "why": False}
         self.board.submit("the page's own", "plan", asked, {}, question_key("plan", asked))
         await self.catalogue()
-        await self.quick(partial(import_module, "numpy"))  # estimates under traffic are sooner with it
 
     async def catalogue(self) -> Asset:
-        """What there is to choose from, packed once. A worker opens the models: it can be stopped with the server,
-        and holds up no answer meanwhile."""
+        """What there is to choose from, packed once as long as the user's own folders stay as they are. A worker
+        opens the models: it can be stopped with the server, and holds up no answer meanwhile."""
         async with self._reading:
-            if self._catalogue is None:
+            stamp = own_stamp()
+            if self._catalogue is None or self._catalogue[0] != stamp:
                 told = await self._told_catalogue()
-                self._catalogue = await self.quick(partial(asset_of, told, "application/json"))
-        return self._catalogue
+                packed = await self.beside(partial(asset_of, told, "application/json"))
+                self._catalogue = stamp, packed
+            return self._catalogue[1]
 
     async def _told_catalogue(self) -> bytes:
         try:
             job = await self.short.answer("the page's own", "catalogue", {}, {})
         except FullError:
-            return await self.quick(catalogue_bytes)
+            return await self.beside(catalogue_bytes)
         if job.state == "cancelled":
             raise asyncio.CancelledError  # the server ends
-        return job.result or await self.quick(catalogue_bytes)
+        return job.result or await self.beside(catalogue_bytes)
 
-    async def model(self, source: object) -> LoadedModel:
-        """What a request calls a model; the loop never waits for the hub. Raises UnknownModelError and its kin."""
-        found = self.shelf.known(source)
-        if found is None:
-            name = str(source).strip()
-            found = await asyncio.get_running_loop().run_in_executor(self._hub, self.shelf.open, name)
-        if isinstance(source, str):
-            self.shelf.keep(source.strip(), found)
-        return found
+    async def known(self, source: object) -> dict[str, LoadedModel]:
+        """What a worker is handed with a question about that model: nothing where it opens it by itself. The loop
+        never waits for the hub. Raises UnknownModelError and its kin."""
+        if not isinstance(source, str):
+            return {}
+        name, stamp = source.strip(), own_stamp()
+        is_known, found = self.shelf.find(name, stamp)
+        if not is_known:
+            found = await self.outside(partial(opened, name))
+            self.shelf.keep(name, stamp, found)
+        return {} if found is None else {name: found}
+
+    async def model(self, source: str) -> LoadedModel:
+        """The model itself. Raises UnknownModelError and its kin."""
+        known = await self.known(source)
+        return await self.beside(partial(opener(known), source))
 
     def named_in(self, asked: object) -> dict[str, LoadedModel]:
         """What is known of the models that a question names: a worker need not ask for them again."""
-        text = json.dumps(asked)
-        known = ChainMap(self.shelf.uploads, self.shelf.opened)
-        return {name: found for name, found in known.items() if json.dumps(name) in text}
+        return self.shelf.named_in(json.dumps(asked), own_stamp())
 
-    def fleet(self, source: Mapping[str, Any] | str) -> Fleet:
-        """A fleet, read once however often it is asked about. Raises InputErrors with every fault."""
-        key = sha256(json.dumps(source).encode()).hexdigest()
-        if key not in self._fleets:
-            self._fleets[key] = open_fleet(source, self.named_in(source))
-            while len(self._fleets) > _FLEETS:
-                self._fleets.popitem(last=False)
-        return self._fleets[key]
+    async def beside(self, function: Callable[[], T]) -> T:
+        """What takes milliseconds, and nothing that changes meanwhile, beside the loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._beside, function)
 
-    def plan(self, asked: Mapping[str, Any]) -> tuple[Plan, Fleet]:
-        """A plan's document with its fleet, or with the one that is given beside it. Raises InputErrors."""
-        source = asked.get("fleet") or asked["plan"].get("fleet")
-        if not isinstance(source, (Mapping, str)):
-            raise InputError("the plan does not hold the fleet that it was made for", path="$.plan.fleet")
-        fleet = self.fleet(source)
-        return plan_of(asked["plan"], fleet), fleet
-
-    async def quick(self, function: Callable[[], T]) -> T:
-        """What takes milliseconds, beside the loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._quick, function)
+    async def outside(self, function: Callable[[], T]) -> T:
+        """What waits for somebody else: the hub, a gateway."""
+        return await asyncio.get_running_loop().run_in_executor(self._outside, function)
 
     async def close(self) -> None:
         """End every process and thread."""
-        await self.board.close()
-        await self.short.close()
-        self._quick.shutdown(wait=False, cancel_futures=True)
-        self._hub.shutdown(wait=False, cancel_futures=True)
+        for board in (self.board, self.short, self.quick):
+            await board.close()
+        for pool in (self._beside, self._outside):
+            pool.shutdown(wait=False, cancel_futures=True)

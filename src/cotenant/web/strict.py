@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -11,9 +11,9 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from cotenant.errors import CheckError, CotenantError, EngineError, FormatError, SolverError
+from cotenant.errors import CotenantError, FormatError
 from cotenant.web.documents import written
-from cotenant.web.live import NeedsKeyError
+from cotenant.web.outcomes import broken, refused
 
 
 class StrictRequest(Request):
@@ -66,9 +66,14 @@ def refusal(status: int, error: str, hint: str = "", path: str = "", **headers: 
 
 def faults(status: int, found: Iterable[dict[str, str]], **headers: str) -> Response:
     """Faults as the answer; `headers` with underscores for dashes."""
-    told = {name.replace("_", "-"): value for name, value in headers.items()}
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = written({"errors": list(found)})
-    return Response(body, status, media_type="application/json", headers={"cache-control": "no-store", **told})
+    return Response(body, status, media_type="application/json", headers={"cache-control": "no-store", **named})
+
+
+def answer_of(outcome: Mapping[str, Any]) -> Response:
+    """An outcome (`outcomes`) as the answer."""
+    return faults(outcome["status"], outcome["errors"])
 
 
 def answer_errors(app: FastAPI) -> None:
@@ -79,18 +84,8 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _fault)
 
 
-def error_answer(error: CotenantError) -> Response:
-    """What the house refused: 422; 502 where a gateway does not answer, 500 where it is a fault of ours."""
-    from cotenant.report.document import error_document
-
-    status = 500 if isinstance(error, (CheckError, SolverError)) else 422
-    status = 502 if isinstance(error, EngineError) else status
-    status = 401 if isinstance(error, NeedsKeyError) else status
-    return faults(status, error_document(error)["errors"])
-
-
 async def _refused(_: Request, error: Exception) -> Response:
-    return error_answer(error if isinstance(error, CotenantError) else CotenantError(str(error)))
+    return answer_of(refused(error if isinstance(error, CotenantError) else CotenantError(str(error))))
 
 
 async def _malformed(_: Request, error: Exception) -> Response:
@@ -122,4 +117,4 @@ async def _http(_: Request, error: Exception) -> Response:
 
 
 async def _fault(_: Request, error: Exception) -> Response:
-    return refusal(500, f"a fault of ours ({type(error).__name__})", "please report what was asked")
+    return answer_of(broken(error))

@@ -1,17 +1,22 @@
-"""The long questions, as functions that a worker process runs: a plan, a replay, a precision matrix's kin.
+"""The questions that a worker process answers, each as a function: a plan, a replay, an estimate, a check.
 
 Each takes what a request said and what it calls models, and returns the bytes of the command line's `--json`.
 """
 
 from __future__ import annotations
 
+import json
+import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import InputError
 from cotenant.web.documents import written
 from cotenant.web.names import checked_fleet, no_trace, opener
+from cotenant.web.stamp import own_stamp
 
 if TYPE_CHECKING:
     from cotenant.domain.fleet import Fleet
@@ -99,14 +104,30 @@ def explain_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     return written(explain_document(found, catalogue=VERSION))
 
 
+def estimate_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """`asked`: the keyword arguments of `cotenant.estimate`. As `cotenant estimate --json`."""
+    from cotenant.web.estimates import estimate_bytes
+
+    return estimate_bytes(asked, opener(known)(asked["model"]))
+
+
+def ready_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """Read what the first estimate of every process reads: the catalogue, an engine's rules, numpy."""
+    from cotenant.catalogue.models import all_entries
+
+    words = {"gpu": "A100-80GB-SXM", "concurrent": 8, "context_tokens": {"p50": 700, "p95": 2048}}
+    return estimate_job({"model": all_entries()[0].id, **words}, known, tell)
+
+
 def check_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
-    """`asked`: plan, fleet, move. As `/api/check` answers it at once where the plan is small."""
+    """`asked`: plan, fleet (the plan's own where there is none), move. The document of `/api/check`."""
     from cotenant.web.checks import checked_document
 
-    found, fleet = opened(asked, known)
-    if found is None:
-        raise InputError("a plan is checked", path="$.plan")
-    return written(checked_document(found, fleet, asked.get("move"), asked=asked))
+    source = asked.get("fleet") or asked["plan"].get("fleet")
+    if not isinstance(source, (Mapping, str)):
+        raise InputError("the plan does not hold the fleet that it was made for", path="$.plan.fleet")
+    fleet = _FLEETS.opened(source, known)
+    return written(checked_document(plan_of(asked["plan"], fleet), fleet, asked.get("move"), asked=asked))
 
 
 def deploy_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
@@ -130,7 +151,30 @@ JOBS: Mapping[str, Callable[[Mapping[str, Any], Known, Tell], bytes]] = {
     "check": check_job,
     "deploy": deploy_job,
     "catalogue": catalogue_job,
+    "estimate": estimate_job,
+    "ready": ready_job,
 }
+
+
+class _Fleets:
+    """Fleets that this process has read: one that is moved about is asked about again and again."""
+
+    def __init__(self, most: int = 16) -> None:
+        self._most = most
+        self._kept: OrderedDict[bytes, Fleet] = OrderedDict()
+
+    def opened(self, source: Mapping[str, Any] | str, known: Known) -> Fleet:
+        """As `open_fleet`, read once as long as nothing changes in the user's own folders."""
+        key = sha256(pickle.dumps((json.dumps(source), dict(known), own_stamp()))).digest()
+        if key not in self._kept:
+            self._kept[key] = open_fleet(source, known)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+_FLEETS = _Fleets()
 
 
 def open_fleet(source: object, known: Known) -> Fleet:

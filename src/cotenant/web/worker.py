@@ -1,8 +1,8 @@
 """A worker process of the page's server: `python -m cotenant.web.worker`, told over its standard streams.
 
 In: pickles of (kind, asked, uploads), from the server alone. Out: JSON lines, {"progress": {...}}, and last for
-each question {"result": TEXT} or {"errors": [...]}. What libraries print goes to standard error. When the server
-goes away, so does the worker, whatever it is at.
+each question {"result": TEXT} or {"status": 422, "errors": [...]}. What libraries print goes to standard
+error. When the server goes away, so does the worker, whatever it is at.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import queue
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Mapping
 from typing import IO, Any
 
 _Question = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 
-def main(most_bytes: int) -> None:
-    """Answer one question after another, with at most `most_bytes` of memory of our own (0: no limit)."""
+def main(most_bytes: int, nice: int) -> None:
+    """Answer one question after another, with at most `most_bytes` of memory of our own (0: no limit), `nice`
+    steps behind the server."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(2, 1)
-    _limit(most_bytes)
+    _limit(most_bytes, nice)
     asked: queue.SimpleQueue[_Question] = queue.SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="cotenant-ui-") as empty:
         os.chdir(empty)  # so that no name is by chance a file's
@@ -52,7 +54,7 @@ def with_suppressed_rmdir(folder: str) -> None:
 
 def _answer(question: _Question, answers: IO[str]) -> None:
     from cotenant.errors import CotenantError
-    from cotenant.report.document import error_document
+    from cotenant.web.outcomes import broken, refused, too_much
     from cotenant.web.work import JOBS
 
     kind, asked, uploads = question
@@ -61,23 +63,18 @@ def _answer(question: _Question, answers: IO[str]) -> None:
         print(json.dumps({"progress": message}), file=answers, flush=True)
 
     try:
-        last: dict[str, Any] = {"result": JOBS[kind](asked, uploads, tell).decode()}
+        last: Mapping[str, Any] = {"result": JOBS[kind](asked, uploads, tell).decode()}
     except CotenantError as error:
-        last = error_document(error)
+        last = refused(error)
     except MemoryError:
-        last = {
-            "errors": [
-                {
-                    "error": "this took more memory than a job may",
-                    "hint": "ask for less, or start cotenant ui with --job-memory",
-                    "path": "",
-                }
-            ]
-        }
+        last = too_much()
+    except Exception as error:  # whatever it is, the question has an answer, and the next one a worker
+        traceback.print_exc()
+        last = broken(error)
     print(json.dumps(last), file=answers, flush=True)
 
 
-def _limit(most_bytes: int) -> None:
+def _limit(most_bytes: int, nice: int) -> None:
     """Bound private memory (RLIMIT_DATA counts it on Linux); elsewhere there is no such bound."""
     try:
         import resource
@@ -85,10 +82,10 @@ def _limit(most_bytes: int) -> None:
         if most_bytes and sys.platform == "linux":
             resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
         if hasattr(os, "nice"):
-            os.nice(5)
+            os.nice(nice)
     except (ImportError, OSError, ValueError):
         return
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    main(*(int(text) for text in sys.argv[1:3]))

@@ -21,9 +21,8 @@ from cotenant.edge.gateway.openapi import BY_PATH, Operation, document, fault_of
 from cotenant.edge.gateway.refused import RefusedError, refused
 from cotenant.edge.gateway.relay import BrokenError, Relay
 from cotenant.edge.gateway.status import status_document, status_page
+from cotenant.edge.loopback import LOOPBACK
 from cotenant.serving.effects import Refuse, Send
-
-_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +227,8 @@ class Routes:
             return
         host = _bare_host(request.headers.get("Host", ""))
         origin = request.headers.get("Origin")
-        foreign = origin is not None and _bare_host(origin.partition("://")[2]) not in _LOCAL
-        if host not in _LOCAL or foreign:
+        foreign = origin is not None and _bare_host(origin.partition("://")[2]) not in LOOPBACK
+        if host not in LOOPBACK or foreign:
             raise RefusedError(
                 403, "foreign_origin", "without keys this gateway answers programs of this machine only"
             )

@@ -28,12 +28,11 @@ from cotenant.edge.gateway.log import Log, http_logger
 from cotenant.edge.gateway.relay import Relay
 from cotenant.edge.gateway.routes import Limits, Routes
 from cotenant.edge.gateway.watch import Watch
+from cotenant.edge.loopback import LOOPBACK
 from cotenant.errors import CotenantError, InputError
 from cotenant.serving.from_plan import Fleet
 from cotenant.serving.replica import State
 from cotenant.serving.settings import Settings
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
 
     Raises InputError where it cannot begin: the port is taken, the state folder in use, a key is missing.
     """
-    local = options.host in _LOOPBACK
+    local = options.host in LOOPBACK
     if not local and options.keys is None and not options.anonymous:
         raise InputError(
             f"{options.host} can be reached by others, and no keys are given",
