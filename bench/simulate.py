@@ -125,7 +125,7 @@ def sleep_blog() -> Measured:
     answer of a warm model and 3.72 s of a cold one) a miss of 15 % counts as a factor of 1.5.
     """
     ours = [_swap_s(name, GPU) for name in ("Qwen/Qwen3-0.6B", "microsoft/Phi-3-vision-128k-instruct")]
-    told = {"swap": (0.26, 0.82, 112.6), "swap-2": (0.85, 2.58, 124.6)}
+    told = {"sleep-1": (0.26, 0.82, 112.6), "sleep-2": (0.85, 2.58, 124.6)}
     factors: list[float] = []
     details: dict[str, object] = {}
     for policy, (*wakes, total) in told.items():
@@ -148,12 +148,14 @@ def runai_pair() -> Measured:
     """Cold start over swap-in of two models that take turns on an L40S, as Run:ai moves whole processes.
 
     Published (2024-12-09): 2-3 s, 140-208 s and 50-66 x, from a container that is not running to the first token.
-    Each process has nine tenths of the card, so the one has to leave before the other comes. The start's terms are
-    another publication's of the same card (`estimation.cold_start`); vLLM of that day did not compile, later ones
-    do. The range of ours is from without compiling to with it.
+    Each process has nine tenths of the card, so the one has to leave before the other comes. The start is the one
+    that ships (`estimation.cold_start`), with nothing kept and at that pod's rate of storage; vLLM of that day
+    (0.6) did not compile, later ones do: the range of ours.
     """
     from cotenant.catalogue.gpus import find_gpu
-    from cotenant.estimation.cold_start import cold_start
+    from cotenant.domain.engine import Version
+    from cotenant.engines.starting import starting
+    from cotenant.estimation.cold_start import FIRST, MEASURED_BYTES, Kept, cold_start
     from cotenant.estimation.swapping import process_swap_seconds
 
     card = find_gpu("L40S")
@@ -162,25 +164,35 @@ def runai_pair() -> Measured:
     ratios = []
     for name in (MODEL, "mistralai/Mistral-7B-Instruct-v0.3"):
         weights = _weights_bytes(name)
-        starts = [cold_start(weights, compiles=compiles) for compiles in (False, True)]
+        engines = [starting("vllm", Version.parse(version)) for version in ("0.6", "0.10")]
+        starts = [
+            cold_start(
+                weights, how, kept=Kept.NOTHING, gpu=card, storage_bandwidth=MEASURED_BYTES / FIRST.weights_s
+            )
+            for how in engines
+        ]
+        again = cold_start(weights, engines[1], kept=Kept.ALL, gpu=card)
         ratios += [each.total_s / (2 * whole) for each in starts]
         first = starts[1]
         details[name.partition("/")[2]] = (
             f"cold {starts[0].total_s:.0f}-{first.total_s:.0f} s (140-208): engine {first.engine_s:.0f}, weights "
-            f"{first.weights_s:.0f}, compile 0-{first.compile_s:.0f}, graphs {first.capture_s:.0f}; kept caches "
-            f"{cold_start(weights, kept=True).total_s:.0f}"
+            f"{first.weights_s:.0f}, compile 0-{first.compile_s:.0f}, graphs {first.capture_s:.0f}; again "
+            f"{again.total_s:.0f}"
         )
     details["ratios"] = f"{min(ratios):.0f}-{max(ratios):.0f} (50-66)"
     return min(ratios), details
 
 
 def _swap_s(model: str, gpu: str) -> Mapping[str, tuple[float, float]]:
-    """Seconds to (fall asleep, wake) by policy, of a model as it is stored, that has nine tenths of a card."""
+    """Seconds to (fall asleep, wake) by mode, of a model as it is stored, that has nine tenths of a card."""
     from cotenant.catalogue.gpus import find_gpu
+    from cotenant.domain.engine import Version
+    from cotenant.engines.starting import starting
     from cotenant.estimation.swapping import swap_seconds
 
     card, weights = find_gpu(gpu), _weights_bytes(model)
-    return swap_seconds(weights, card, int(0.9 * card.driver_bytes.value) - weights)
+    how = starting("vllm", Version.parse("0.11"))
+    return swap_seconds(weights, card, int(0.9 * card.driver_bytes.value) - weights, starting=how)
 
 
 def _weights_bytes(model: str) -> int:

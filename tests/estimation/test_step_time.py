@@ -17,7 +17,7 @@ from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, Paramete
 from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed, Storage
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
-from cotenant.estimation.step_time import decode_step_s, linear, load_s, roofline, step_times
+from cotenant.estimation.step_time import decode_step_s, linear, roofline, step_times
 from cotenant.readers.model_config import read_model_config
 
 A100 = GpuSpec(
@@ -302,6 +302,3 @@ def test_intervals_are_around_the_value() -> None:
     assert (low / value, high / value) == pytest.approx(constants.INTERVAL)
     assert step_times(LLAMA_70B, A100, engine="vllm").high > lines.high  # few rows ran on Ampere
     assert step_times(LLAMA_70B, H100, engine="ollama").high > lines.high
-    low, value, high = load_s(16 * 10**9, A100)
-    assert low < value < high
-    assert load_s(32 * 10**9, A100)[1] - value == pytest.approx(8.0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cotenant.policy.admission import can_serve, may_join
 from cotenant.policy.dispatch import least_loaded, round_robin
-from cotenant.policy.eviction import least_recent, may_swap
+from cotenant.policy.eviction import RECENT, WORTH, least_recent, make_room, may_swap
 from cotenant.policy.ledger import blocks_of, opened_at, opened_within, opens_block, phase_of, steps_within
 from cotenant.policy.order import ranks
 from cotenant.policy.preemption import victim
@@ -48,9 +48,34 @@ def test_steps_within_is_the_most_that_fit(held: list[int], step: int, size: int
 def test_choices_take_the_extreme_and_of_equals_the_first(values: list[int]) -> None:
     assert victim(values, len(values)) == values.index(max(values))
     assert least_loaded(values, len(values)) == values.index(min(values))
-    assert least_recent(values, [1] * len(values), len(values)) == values.index(min(values))
+    assert least_recent(values, [1] * len(values), len(values)) == values.index(max(values))
     assert least_recent(values, [0] * len(values), len(values)) == len(values)
     assert [round_robin(turn, len(values)) for turn in range(len(values) + 1)] == [*range(len(values)), 0]
+
+
+rooms = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(0, 99), st.integers(0, 99), st.integers(0, 9), st.booleans()),
+    max_size=6,
+)
+
+
+@given(rooms, st.integers(0, 30), st.sampled_from([WORTH, RECENT]))
+def test_who_makes_room_is_allowed_to_is_enough_and_no_more_than_the_rule_says(rows, wanted, rule) -> None:
+    priorities, idle, reload, frees, may = (
+        (list(column) for column in zip(*rows, strict=True)) if rows else ([],) * 5
+    )
+    goes = [0] * len(rows)
+    evictable = [int(one) for one in may]
+    room = make_room(rule, 0, wanted, priorities, idle, reload, frees, evictable, goes, len(rows))
+    assert room == sum(free for free, gone in zip(frees, goes, strict=True) if gone)
+    assert all(may[place] for place, gone in enumerate(goes) if gone)
+    assert room >= wanted or goes == evictable  # not enough only where everybody would have gone
+    stayed = [place for place, gone in enumerate(goes) if may[place] and not gone]
+    for left in (place for place, gone in enumerate(goes) if gone):
+        if rule == RECENT:
+            assert all(idle[left] >= idle[place] for place in stayed)
+        else:
+            assert all(priorities[left] <= priorities[place] for place in stayed)
 
 
 def test_ranks_follow_priority_then_arrival_then_order() -> None:

@@ -45,6 +45,9 @@ def test_sleep_levels_and_adapters():
     fleet = fleet_of(read_plan(document))
     assert fleet.sleep_levels == (1,)
     assert fleet.hosts[0].can_sleep
+    assert 60 * SECOND < fleet.hosts[0].load_ns < 70 * SECOND  # kept: imports 34, compiled graphs 23, capture 7
+    assert fleet.hosts[0].longest_load_ns > 208 * SECOND  # a first start on a new machine is not a hung one
+    assert fleet.hosts[0].wake_ns < SECOND  # as the simulator has it: 100 MiB over the link, and mapped
     assert fleet.launches[0].devices == (0,)
     replica["adapters"] = [{"name": "legal", "rank": 8, "source": "/adapters/legal", "share": None}]
     assert fleet_of(read_plan(document)).names == {"chat": "chat", "legal": "chat"}

@@ -9,6 +9,7 @@ import pytest
 import cotenant
 from cotenant.domain.replay import Replay
 from cotenant.errors import CotenantError, UnsupportedError
+from cotenant.simulation.conditions import conditions_of
 from cotenant.simulation.run import POLICIES
 
 FLEET: dict[str, Any] = {
@@ -63,5 +64,19 @@ def test_no_other_policy() -> None:
 def test_the_fast_core_of_many_says_what_the_plain_kernel_says(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     plain = replayed("static", seed=3)
-    monkeypatch.setattr("cotenant.simulation.run._COMPILE_FROM", 1)
+    monkeypatch.setattr("cotenant.simulation.cores.COMPILE_FROM", 1)
     assert replayed("static", seed=3) == plain
+
+
+def test_round_robin_goes_to_the_fast_core_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    one, two = FLEET["models"]
+    fleet = {**FLEET, "models": [{**one, "replicas": {"min": 2}}, two]}
+    how: dict[str, Any] = {"duration": "40s", "conditions": conditions_of(dispatch="round-robin")}
+    plain = cotenant.simulate(fleet, **how)
+    counts = [replica.requests for replica in plain.replicas if replica.model == "one"]
+    assert len(counts) == 2
+    assert abs(counts[0] - counts[1]) <= 1  # by turns, whoever has less to do
+    monkeypatch.setattr("cotenant.simulation.cores.COMPILE_FROM", 1)
+    monkeypatch.setattr("cotenant.simulation.cores.run", None)  # the plain kernel is not asked
+    assert cotenant.simulate(fleet, **how) == plain

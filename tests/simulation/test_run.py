@@ -9,8 +9,10 @@ import pytest
 
 import cotenant
 from cotenant.catalogue.gpus import find_gpu
+from cotenant.domain.engine import Version
 from cotenant.domain.replay import Replay
 from cotenant.domain.workload import Slo, Trace
+from cotenant.engines.starting import starting
 from cotenant.errors import CotenantError
 from cotenant.estimation.swapping import swap_seconds
 from cotenant.simulation.costs import StepCosts
@@ -157,10 +159,11 @@ def test_more_load_than_capacity_is_said_and_ends() -> None:
 
 def test_swap_times_follow_bytes_and_links() -> None:
     """A 16 GB model over an A100's link: 0.6 s, and a quarter of one to map its cache again."""
-    found = swap_seconds(16_060_522_496, find_gpu("A100-80GB-SXM"), 50 * 2**30)
-    assert found["swap"][1] == pytest.approx(16.06 / 25.2 + 65 / 258, rel=0.02)
-    assert found["swap-2"][1] == pytest.approx(16.06 / 3.5 + 65 / 258, rel=0.02)
-    assert found["swap"][1] < found["swap-2"][1] < found["restart"][1]
+    how = starting("vllm", Version.parse("0.11"))
+    found = swap_seconds(16_060_522_496, find_gpu("A100-80GB-SXM"), 50 * 2**30, starting=how)
+    assert found["sleep-1"][1] == pytest.approx(16.06 / 25.2 + 65 / 258, rel=0.02)
+    assert found["sleep-2"][1] == pytest.approx(16.06 / 3.5 + 65 / 258, rel=0.02)
+    assert found["sleep-1"][1] < found["sleep-2"][1] < found["restart"][1]
 
 
 @pytest.mark.parametrize(

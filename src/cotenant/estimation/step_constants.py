@@ -97,13 +97,3 @@ ANCHORED_FIRST_TOKEN: Final = (0.58, 2.2)
 UNMEASURED: Final = (
     1.5  # an engine, a card's architecture or a kernel that was not: each end this much further out
 )
-
-# PCIe 4.0 x16, one direction, where a card's own figure is missing.
-HOST_BANDWIDTH: Final = 32e9
-
-# Starting an engine, seconds, weights apart: (low, value, high). A switch between Qwen3-0.6B and Phi-3-vision
-# under vLLM 0.11 on an A100 took 48 s each, weights of a few GB included (vLLM blog, sleep mode, 2025-10-26); a
-# 13B took 26.9 s without graph capture (Aegaeon, SOSP'25).
-START_UP_S: Final = (15.0, 40.0, 120.0)
-# Bytes/s from local NVMe through the loader.
-STORAGE_BANDWIDTH: Final = 2e9

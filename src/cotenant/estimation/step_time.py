@@ -15,6 +15,7 @@ from cotenant.estimation import step_constants as constants
 from cotenant.estimation.anchor import anchored
 from cotenant.estimation.calibrated import profile_for
 from cotenant.estimation.elements import cached_bytes, element_bytes, stored_bytes
+from cotenant.estimation.paths import HOST_BANDWIDTH
 from cotenant.estimation.roofline import CacheRead, Roofline
 from cotenant.estimation.second_source import combined, second_source_in_force
 from cotenant.estimation.step_constants import FITTED, Fitted
@@ -152,20 +153,6 @@ def decode_step_s(times: Times, batch: float, mean_context: float) -> tuple[floa
     """One decode step of `batch` sequences of `mean_context` tokens: (low, value, high) seconds."""
     value = times.decode_step_s(batch, batch * mean_context)
     return value * times.low, value, value * times.high
-
-
-def load_s(
-    weights_bytes: int, gpu: GpuSpec, *, storage_bandwidth: float = constants.STORAGE_BANDWIDTH
-) -> tuple[float, float, float]:
-    """Seconds from starting an engine to its first answer: (low, value, high).
-
-    A fixed start-up plus the weights of one rank over the slower of `storage_bandwidth` (bytes/s) and the
-    card's host link; ranks load side by side. The ends are the published spread (see the constants).
-    """
-    rate = min(storage_bandwidth, gpu.host_bandwidth or constants.HOST_BANDWIDTH)
-    low, value, high = constants.START_UP_S
-    reading = weights_bytes / rate
-    return low + reading / 2, value + reading, high + reading * 4
 
 
 def _working(model: ModelSpec) -> Iterator[ParameterGroup]:
@@ -374,7 +361,7 @@ def _all_reduce_s_per_token(model: ModelSpec, gpu: GpuSpec, ranks: int, fitted: 
     """Link time of one token's activations: a ring moves 2 (t-1)/t of the bytes each way, in 16 bits."""
     if ranks == 1:
         return 0.0
-    link = gpu.link_bandwidth / 2 if gpu.link_bandwidth else gpu.host_bandwidth or constants.HOST_BANDWIDTH
+    link = gpu.link_bandwidth / 2 if gpu.link_bandwidth else gpu.host_bandwidth or HOST_BANDWIDTH
     moved = constants.ALL_REDUCES_A_LAYER * model.num_layers * model.hidden_size * 2 * 2 * (ranks - 1) / ranks
     return moved / (link * fitted.link)
 

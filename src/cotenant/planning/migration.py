@@ -18,8 +18,10 @@ from itertools import count
 from cotenant.domain.fleet import Fleet
 from cotenant.domain.migration import Migration, MigrationStep
 from cotenant.domain.plan import Plan, ReplicaPlan
+from cotenant.engines import find_engine
+from cotenant.engines.starting import starting
 from cotenant.errors import CheckError
-from cotenant.estimation.step_time import load_s
+from cotenant.estimation.cold_start import Kept, cold_start
 from cotenant.planning.assembly import FIRST_PORT
 from cotenant.planning.check import every_share, most_taken
 from cotenant.planning.standing import Place, Standing, place_of
@@ -260,4 +262,7 @@ class _Order:
             ),
             default=0,
         )
-        return load_s(weights, self.fleet.gpus[replica.devices[0].offer].gpu)[1]
+        engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
+        how = starting(engine.name, version, enforce_eager=replica.settings.enforce_eager)
+        gpu = self.fleet.gpus[replica.devices[0].offer].gpu
+        return cold_start(weights, how, kept=Kept.ENGINE, gpu=gpu).total_s  # another launch of an engine that ran

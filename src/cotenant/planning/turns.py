@@ -24,6 +24,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.plan import Turns
 from cotenant.engines import find_engine
 from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, sleep_modes
+from cotenant.engines.starting import starting
 from cotenant.estimation.swapping import swap_seconds
 from cotenant.estimation.traced import traced
 from cotenant.planning.problem import Candidate
@@ -33,7 +34,6 @@ from cotenant.units import format_percent, format_seconds
 THRASH = 0.05
 FULL = 0.8  # busy and swapping together; beyond, whoever waits waits for several turns
 _HOUR_S = 3_600.0
-_POLICIES = {SLEEP_1: "swap", SLEEP_2: "swap-2", RESTART: "restart"}  # by their names in `estimation.swapping`
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,10 @@ def _member(request: ModelRequest, candidate: Candidate, gpu: GpuSpec, mode: str
     cache = max(rank.kv_cache.bytes.value for rank in candidate.estimate.per_gpu)
     trace = request.traffic.trace
     peak = traced(trace).rate if trace is not None else max(hour_rate(request.traffic, hour) for hour in range(24))
-    return Member(candidate.demand.mean_in_service / peak, *swap_seconds(weights, gpu, cache)[_POLICIES[mode]])
+    engine, version = find_engine(f"{candidate.estimate.engine}@{candidate.estimate.engine_version}")
+    how = starting(engine.name, version, enforce_eager=candidate.estimate.settings.enforce_eager)
+    times = swap_seconds(weights, gpu, cache, starting=how)[mode]
+    return Member(candidate.demand.mean_in_service / peak, *times)
 
 
 def _busy(hour: Hour, members: Sequence[Member]) -> float:

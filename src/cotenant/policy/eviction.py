@@ -1,17 +1,44 @@
-"""Which resident model makes room for another one."""
+"""Which resident models make room for another one."""
 
 from __future__ import annotations
 
-from cotenant.policy.kinds import Ints
+from cotenant.policy.kinds import Ints, Marks
+from cotenant.policy.turns import least_worth
+
+WORTH, RECENT = 0, 1
+"""Rules by which they are chosen: `least_worth`, as the gateway does; `least_recent`, as llama-swap and Run:ai."""
 
 
-def least_recent(last_used: Ints, evictable: Ints, models: int) -> int:
-    """The evictable model (1, not 0) that was used longest ago, of equals the first; `models` where none is."""
+def least_recent(idle: Ints, evictable: Ints, models: int) -> int:
+    """The evictable model (1, not 0) that was idle for longest, of equals the first; `models` where none is."""
     found = models
     for index in range(models):
-        if evictable[index] and (found == models or last_used[index] < last_used[found]):
+        if evictable[index] and (found == models or idle[index] > idle[found]):
             found = index
     return found
+
+
+def make_room(
+    rule: int, room: int, wanted: int, priorities: Ints, idle: Ints, reload: Ints, frees: Ints, evictable: Ints,
+    goes: Marks, models: int,
+) -> int:  # fmt: skip
+    """Choose who makes room, one after the other, until there is as much as is wanted; the room that is then.
+
+    `frees`: bytes that come free when a model goes; `idle` and `reload` in one unit of time. `goes` is marked
+    where a model is chosen; who is marked already is not asked again. Where the room is less than `wanted` all of
+    them would not be enough, and nobody should go.
+    """
+    while room < wanted:
+        allowed = [evictable[index] if goes[index] == 0 else 0 for index in range(models)]
+        if rule == RECENT:
+            place = least_recent(idle, allowed, models)
+        else:
+            place = least_worth(priorities, idle, reload, allowed, models)
+        if place == models:
+            return room
+        goes[place] = 1
+        room += frees[place]
+    return room
 
 
 def may_swap(wait: int, own_wait: int, idle: bool, patience: int) -> bool:

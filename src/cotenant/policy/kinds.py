@@ -9,3 +9,9 @@ class Ints(Protocol):
     """A list or a one-dimensional array of integers."""
 
     def __getitem__(self, index: int, /) -> int: ...
+
+
+class Marks(Ints, Protocol):
+    """The same, to be written into."""
+
+    def __setitem__(self, index: int, value: int, /) -> None: ...

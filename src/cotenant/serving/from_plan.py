@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cotenant.catalogue.gpus import all_gpus
 from cotenant.domain.engine import Version
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan
 from cotenant.domain.running import Launch
-from cotenant.engines.sleeping import RESTART, SLEEP_1, sleep_modes
+from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, sleep_modes
+from cotenant.engines.starting import starting
 from cotenant.errors import InputError
-from cotenant.estimation.step_constants import HOST_BANDWIDTH, START_UP_S, STORAGE_BANDWIDTH
+from cotenant.estimation.cold_start import Kept, cold_start
+from cotenant.estimation.swapping import swap_seconds
 from cotenant.serving.settings import SECOND, Hosted, Served
 
 _SLOTS = 256  # vLLM's own default where a plan leaves it to the engine
-_CPU_START_S = 1.0  # a process without a CUDA context, kernels or graphs
+_MODES = (RESTART, SLEEP_1, SLEEP_2)  # by level
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,16 +138,21 @@ def _host(
         return Hosted(replica.id, replica.model, (), 0, _slots(replica), load_ns=0, ours=False)
     share = max((one[0] for one in mine), key=lambda one: one.claimed_bytes)
     weights = max(one[0].weights_bytes for one in mine)
-    start_s = _CPU_START_S if _on_cpu(replica) else START_UP_S[1]
-    wake_s = weights / (HOST_BANDWIDTH if level == 1 else STORAGE_BANDWIDTH)
+    how = starting(
+        replica.engine, Version.parse(replica.engine_version), enforce_eager=replica.settings.enforce_eager
+    )
+    gpu = next((one for one in all_gpus() if one.name == replica.devices[0].type), None)
+    swaps_s = swap_seconds(weights, gpu, max(one[0].kv_cache_bytes for one in mine), starting=how)
+    first = cold_start(weights, how, kept=Kept.NOTHING, gpu=gpu)
     return Hosted(
         replica.id, replica.model, tuple(numbers[device] for device in replica.devices), share.claimed_bytes,
         _slots(replica),
-        load_ns=int((start_s + weights / STORAGE_BANDWIDTH) * SECOND),
+        load_ns=int(swaps_s[RESTART][1] * SECOND),
+        longest_load_ns=int(first.interval_s[2] * SECOND),
         load_peak_bytes=max(one[0].load_peak_bytes for one in mine),
         asleep_bytes=max((one[1] or one[0].runtime_bytes) for one in mine) if level else 0,
         host_bytes=sum(one[2] or one[0].weights_bytes for one in mine) if level == 1 else 0,
-        wake_ns=int(wake_s * SECOND),
+        wake_ns=int(swaps_s[_MODES[level]][1] * SECOND) if level else 0,
         can_sleep=level > 0,
     )  # fmt: skip
 

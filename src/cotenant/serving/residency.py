@@ -6,8 +6,8 @@ that nobody overtakes it there. Room is made only where enough of it can be made
 
 from __future__ import annotations
 
-from cotenant.policy.eviction import may_swap
-from cotenant.policy.turns import first_to_wake, has_resided, least_worth, may_displace, patience_for
+from cotenant.policy.eviction import WORTH, make_room, may_swap
+from cotenant.policy.turns import first_to_wake, has_resided, may_displace, patience_for
 from cotenant.serving.floor import Floor
 from cotenant.serving.replica import COMING, LEAVING, UP, Model, Replica, State
 from cotenant.serving.supervisor import Supervisor
@@ -94,43 +94,47 @@ class Residency:
     def _make_room(self, model: Model, replica: Replica, wanted: int) -> bool:
         """Send others away until what they free is enough on every device; nobody, where it would not be enough.
         Whether room is coming."""
+        replicas = self.floor.replicas
         for sleeps in (True, False):
-            chosen: list[Replica] = []
-            if all(
-                self._choose(model, replica, device, wanted, sleeps, chosen) for device in replica.host.devices
-            ):
-                for victim in chosen:
-                    self.supervisor.make_room(victim, sleeps=sleeps and victim.host.can_sleep)
+            goes = [0] * len(replicas)
+            if all(self._choose(model, replica, device, wanted, sleeps, goes) for device in replica.host.devices):
+                for victim in replicas:
+                    if goes[victim.index]:
+                        self.supervisor.make_room(victim, sleeps=sleeps and victim.host.can_sleep)
                 return True
         return False
 
     def _choose(
-        self, model: Model, replica: Replica, device: int, wanted: int, sleeps: bool, chosen: list[Replica]
+        self, model: Model, replica: Replica, device: int, wanted: int, sleeps: bool, goes: list[int]
     ) -> bool:
-        """Add to `chosen` whoever makes room on one device. Whether it is enough, with what is leaving already."""
-        floor = self.floor
-        here = [one for one in floor.replicas if one is not replica and device in one.host.devices]
+        """Mark in `goes` whoever makes room on one device. Whether it is enough, with what is leaving already."""
+        floor, replicas = self.floor, self.floor.replicas
+        here = [one is not replica and device in one.host.devices for one in replicas]
         room = floor.ledger.free(device) + floor.ledger.holds(replica.index)
-        for one in here:
-            if one.state in LEAVING or one in chosen:
-                room += self._frees(one, sleeps if one in chosen else one.sleeps_next)
-        evictable: list[int] = []
-        if room < wanted:
-            evictable = [int(one not in chosen and self.evictable(one, model, sleeps)) for one in here]
-        while room < wanted:
-            place = least_worth(
-                [floor.models[one.model].priority for one in here],
-                [floor.now_ns - one.used_ns for one in here],
-                [one.host.wake_ns if one.host.can_sleep else one.host.load_ns for one in here],
-                evictable,
-                len(here),
-            )
-            if place == len(here):
-                return False
-            evictable[place] = 0
-            chosen.append(here[place])
-            room += self._frees(here[place], sleeps)
-        return True
+        for one in replicas:
+            if here[one.index] and (one.state in LEAVING or goes[one.index]):
+                room += self._frees(one, sleeps if goes[one.index] else one.sleeps_next)
+        if room >= wanted:
+            return True
+        room = make_room(
+            WORTH,
+            room,
+            wanted,
+            priorities=[floor.models[one.model].priority for one in replicas],
+            idle=[0 if self._is_busy(one) else floor.now_ns - one.used_ns for one in replicas],
+            reload=[one.host.wake_ns if one.host.can_sleep else one.host.load_ns for one in replicas],
+            frees=[self._frees(one, sleeps) for one in replicas],
+            evictable=[
+                int(on and self.evictable(one, model, sleeps)) for on, one in zip(here, replicas, strict=True)
+            ],
+            goes=goes,
+            models=len(replicas),
+        )
+        return room >= wanted
+
+    def _is_busy(self, replica: Replica) -> bool:
+        """Whether it runs a request, or one waits for its model."""
+        return bool(replica.running) or self.floor.models[replica.model].waiting.count > 0
 
     def _frees(self, victim: Replica, sleeps: bool) -> int:
         """Bytes of each of its devices that come free when it goes."""
@@ -148,7 +152,7 @@ class Residency:
         if victim.state is not State.READY:
             return False
         own = floor.models[victim.model]
-        busy = bool(victim.running) or own.waiting.count > 0
+        busy = self._is_busy(victim)
         priority, own_priority = model.waiting.priority(), self._priority_of(victim, own)
         if not may_displace(busy, priority, own_priority):
             return False

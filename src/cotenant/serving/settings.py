@@ -10,8 +10,11 @@ SECOND = 1_000_000_000
 @dataclass(frozen=True, slots=True)
 class Hosted:
     """One replica. Bytes are of each of its devices: awake, asleep, and the most while it loads; `host_bytes` are
-    what it keeps in host memory while it sleeps. `slots`: requests that its engine takes at once. `ours`: whether
-    we start and stop it; others are only routed to, and their bytes are not ours to count."""
+    what it keeps in host memory while it sleeps. `load_ns`: how long a start takes as a rule (it was started
+    before), `longest_load_ns`: how long it may take where nothing was kept. `slots`: requests that its engine
+    takes at once. `ours`: whether we start and stop it; others are only routed to, and their bytes are not ours to
+    count.
+    """
 
     id: str
     model: str
@@ -19,6 +22,7 @@ class Hosted:
     awake_bytes: int
     slots: int
     load_ns: int
+    longest_load_ns: int = 0
     load_peak_bytes: int = 0
     asleep_bytes: int = 0
     host_bytes: int = 0
@@ -47,7 +51,8 @@ class Served:
 class Settings:
     """Times and limits. `patience_ns`: how long a request waits before a busy model of the same priority makes
     room; `residency_ns`: how long a model stays at least. `tries`: sendings of one request, as long as no byte
-    of an answer came. `slack`: by how much a load may exceed its expected time before it counts as hung."""
+    of an answer came. `slack`: by how much a load or a wake may exceed its expected time before it counts as
+    hung."""
 
     patience_ns: int = 10 * SECOND
     residency_ns: int = 5 * SECOND

@@ -25,7 +25,7 @@ class Supervisor:
         floor, host = self.floor, replica.host
         floor.ledger.hold(replica.index, host.devices, host.start_bytes)
         replica.generation += 1
-        limit = max(floor.settings.least_start_ns, floor.settings.slack * host.load_ns)
+        limit = max(floor.settings.least_start_ns, floor.settings.slack * host.load_ns, host.longest_load_ns)
         self._enter(replica, State.STARTING, limit)
         floor.effects.append(Start(replica.index, replica.generation))
 

@@ -28,12 +28,13 @@ def can_serve(requests: int, least: int) -> bool:
 
 def serve(
     works: Sequence[Requests], places: Sequence[Sequence[int]], hosts: Sequence[Host], hostings: Sequence[Hosting],
-    until_ns: int,
+    until_ns: int, dispatch: str,
 ) -> dict[int, Outcome]:  # fmt: skip
-    """Outcomes by place; `places` lists those of each model. Times of work stand in `hosts` afterwards."""
+    """Outcomes by place; `places` lists those of each model, `dispatch` is one of `fleet`'s. Times of work stand
+    in `hosts` afterwards."""
     numbers = {card: number for number, card in enumerate(dict.fromkeys(c for one in hostings for c in one.cards))}
     sites = [Site(one.limits, one.costs, tuple(numbers[card] for card in one.cards)) for one in hostings]
-    found = fleet.simulate(fleet.merged(works), sites, places, until_ns=until_ns)
+    found = fleet.simulate(fleet.merged(works), sites, places, dispatch=dispatch, until_ns=until_ns)
     outcomes: dict[int, Outcome] = {}
     for model, own in enumerate(places):
         table = found.table[found.table[:, at.MODEL] == model]

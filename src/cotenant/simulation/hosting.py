@@ -11,6 +11,8 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import ReplicaPlan
 from cotenant.domain.step_time import StepTimes
 from cotenant.engines import find_engine
+from cotenant.engines.starting import starting
+from cotenant.estimation.paths import link_rate
 from cotenant.estimation.served_format import served_format
 from cotenant.estimation.step_time import step_times
 from cotenant.estimation.swapping import swap_seconds
@@ -25,8 +27,9 @@ _MOST = 64  # sequences; the lines are drawn up to there, or up to max_num_seqs
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """One replica as the simulator sees it. Bytes are of one rank; `swap_s` is how long it takes to fall asleep
-    and to wake, by policy; asleep it keeps its runtime (a process with its CUDA context), unless it is stopped."""
+    """One replica as the simulator sees it. Bytes are of one rank; `link_rate` is of its cards to host memory,
+    bytes/s; `swap_s` how long it takes to fall asleep and to wake, by mode (`engines.sleeping`); asleep it
+    keeps its runtime (a process with its CUDA context), unless it is stopped."""
 
     id: str
     model: str
@@ -37,6 +40,7 @@ class Hosting:
     claimed_bytes: int
     runtime_bytes: int
     kv_cache_bytes: int
+    link_rate: float
     swap_s: Mapping[str, tuple[float, float]]
     prefix_caching: bool = False  # whether its engine keeps what prompts begin with, unless told not to
 
@@ -72,6 +76,10 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         claimed_bytes=rank.claimed_bytes,
         runtime_bytes=rank.runtime.bytes.value,
         kv_cache_bytes=rank.kv_cache.bytes.value,
+        link_rate=link_rate(estimate.gpu),
         prefix_caching=request.model.has_cache and engine.name in _CACHING,
-        swap_s=swap_seconds(rank.weights.bytes.value, estimate.gpu, rank.kv_cache.bytes.value),
+        swap_s=swap_seconds(
+            rank.weights.bytes.value, estimate.gpu, rank.kv_cache.bytes.value,
+            starting=starting(engine.name, version, enforce_eager=settings.enforce_eager),
+        ),
     )  # fmt: skip

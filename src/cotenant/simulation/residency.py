@@ -1,8 +1,9 @@
 """Which models are awake: several models on cards that cannot hold all of them at once.
 
-A request for a model that sleeps wakes it, if its cards have room. If not, models that were used longest ago make
-room: at once where they have no work, and after `patience` where they do, so that a busy card does not spend its
-time loading (thrash). Nobody makes room before it was awake for `minimum`, idle or not: two models that are asked
+A request for a model that sleeps wakes it, if its cards have room. If not, others make room, chosen by a rule of
+`policy.eviction` (the gateway's, unless another one is named), and nobody where all of them would not be enough:
+at once where they have no work, and after `patience` where they do, so that a busy card does not spend its time
+loading (thrash). Nobody makes room before it was awake for `minimum`, idle or not: two models that are asked
 by turns would be loaded by turns. Who makes room takes no new requests, finishes what runs, and sleeps; its queue
 waits. Of several models that want to wake, the one of the highest priority comes first, then the one with the
 oldest request, and nobody overtakes it on its cards. A higher priority waits for no lower one, and a lower one
@@ -15,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from cotenant.policy.eviction import least_recent, may_swap
+from cotenant.policy.eviction import WORTH, make_room, may_swap
 from cotenant.policy.turns import first_to_wake, has_resided, may_displace, patience_for
 from cotenant.simulation.costs import FS_PER_NS
 from cotenant.simulation.replica import Replica
@@ -55,6 +56,11 @@ class Resident:
         return self.asleep_bytes if self.state is State.ASLEEP else self.awake_bytes
 
     @property
+    def grows_bytes(self) -> int:
+        """What it takes of each of its cards awake beyond what it keeps asleep."""
+        return self.awake_bytes - self.asleep_bytes
+
+    @property
     def may_step(self) -> bool:
         """Whether a step may begin."""
         drains = self.state is State.DRAINING and bool(self.replica.running)
@@ -63,12 +69,14 @@ class Resident:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residency:
-    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs` and `minimum_fs` as above."""
+    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs` and `minimum_fs` as above; `rule`
+    says who makes room (`policy.eviction`)."""
 
     residents: Sequence[Resident]
     capacity_bytes: Mapping[object, int]
     patience_fs: int
     minimum_fs: int = 0
+    rule: int = WORTH
 
     def next_change(self, now: int) -> int | None:
         """When the next model has woken, has fallen asleep or may be sent to sleep."""
@@ -122,15 +130,17 @@ class Residency:
         return found
 
     def _wake_or_make_room(self, one: Resident, now: int) -> None:
-        wanted = one.awake_bytes - one.asleep_bytes
-        short = [card for card in one.cards if self.free_bytes(card) < wanted]
-        if not short:
+        if all(self.free_bytes(card) >= one.grows_bytes for card in one.cards):
             one.state, one.until_fs = State.WAKING, now + one.wake_fs
             one.wakes += 1
             one.spells_fs.append([now])
             return
-        for card in short:
-            self._make_room(card, wanted, one, now)
+        goes = [0] * len(self.residents)
+        if all(self._make_room(card, one, goes, now) for card in one.cards):
+            for other, marked in zip(self.residents, goes, strict=True):
+                if marked:
+                    other.state, other.replica.admitting = State.DRAINING, False
+                    self._settle(other, now)
 
     def _may_go(self, one: Resident, comer: Resident, now: int) -> bool:
         """Whether an awake model's turn is over, for the sake of `comer`."""
@@ -143,20 +153,31 @@ class Residency:
         own_wait = _waited(one, now) if comer.priority <= own else -1
         return may_swap(_waited(comer, now), own_wait, not busy, patience)
 
-    def _make_room(self, card: object, wanted: int, comer: Resident, now: int) -> None:
-        """Send models to sleep, those used longest ago first, until what they will free is enough."""
-        here = [one for one in self.residents if card in one.cards]
+    def _make_room(self, card: object, comer: Resident, goes: list[int], now: int) -> bool:
+        """Mark in `goes` who sleeps for `comer` on one card. Whether it is enough, with who leaves already."""
+        residents = self.residents
         leaving = (State.DRAINING, State.FALLING_ASLEEP)
-        coming = sum(one.awake_bytes - one.asleep_bytes for one in here if one.state in leaving)
-        while self.free_bytes(card) + coming < wanted:
-            evictable = [int(one.state is State.AWAKE and self._may_go(one, comer, now)) for one in here]
-            place = least_recent([one.used_fs for one in here], evictable, len(here))
-            if place == len(here):
-                return
-            one = here[place]
-            one.state, one.replica.admitting = State.DRAINING, False
-            coming += one.awake_bytes - one.asleep_bytes
-            self._settle(one, now)
+        here = [card in one.cards for one in residents]
+        room = self.free_bytes(card)
+        for number, one in enumerate(residents):
+            if here[number] and (one.state in leaving or goes[number]):
+                room += one.grows_bytes
+        room = make_room(
+            self.rule,
+            room,
+            comer.grows_bytes,
+            priorities=[one.priority for one in residents],
+            idle=[(now - one.used_fs) // FS_PER_NS for one in residents],  # as the gateway counts
+            reload=[one.wake_fs // FS_PER_NS for one in residents],
+            frees=[one.grows_bytes for one in residents],
+            evictable=[
+                int(on and one.state is State.AWAKE and self._may_go(one, comer, now))
+                for on, one in zip(here, residents, strict=True)
+            ],
+            goes=goes,
+            models=len(residents),
+        )
+        return room >= comer.grows_bytes
 
 
 def _waited(one: Resident, now: int) -> int:

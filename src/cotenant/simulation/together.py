@@ -30,7 +30,7 @@ def cross_cost(policy: str) -> int:
     return SPATIAL if policy == "spatial" else SLICES
 
 
-def hosts(policy: str, works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Host]:
+def hosts_of(policy: str, works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Host]:
     """One host for each hosting, with the requests of its model."""
     if policy not in ("elastic", "spatial"):
         return [

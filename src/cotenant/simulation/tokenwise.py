@@ -13,6 +13,7 @@ import numpy as np
 
 from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Slo
+from cotenant.engines.sleeping import SLEEP_1
 from cotenant.errors import UnsupportedError
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.load import Ints, Outcome, Requests, Status
@@ -21,7 +22,6 @@ from cotenant.simulation.pooled import Pool, PooledModel, PooledRequest, Pooling
 TOKENWISE = ("token", "token-urgent")
 _READERS = 3 / 8  # of the cards, as Aegaeon shares out sixteen
 _UNIT_S, _NS = 1e-6, 1000
-_LINK = 25e9  # bytes/s of cache between host and card: what pinned copies reach on PCIe 4.0 (estimation.swapping)
 
 
 def check_pool(plan: Plan, hostings: Sequence[Hosting], closed: bool, idle: int = 0) -> int:
@@ -77,7 +77,7 @@ def _pooling(policy: str, cards: int, hostings: Sequence[Hosting], slos: Sequenc
     token = max(one.kv_cache_bytes / (one.limits.num_blocks * one.limits.block_size) for one in hostings)
     return Pooling(
         prefills=readers, decodes=cards - readers, ttft_s=min(first, default=10.0), tpot_s=min(each, default=0.1),
-        move_s=token / _LINK, patience_s=1e7, unit_s=_UNIT_S, urgent=policy == "token-urgent",
+        move_s=token / hostings[0].link_rate, patience_s=1e7, unit_s=_UNIT_S, urgent=policy == "token-urgent",
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _model(one: Hosting) -> PooledModel:
     return PooledModel(
         prefill=(times.prefill_base_s, times.prefill_per_token_s, times.prefill_per_token_squared_s),
         decode=(times.base_s, times.per_context_token_s, times.per_sequence_s),
-        switch_s=one.swap_s["swap"][1],
+        switch_s=one.swap_s[SLEEP_1][1],
         cache_tokens=one.limits.num_blocks * one.limits.block_size,
     )
 
