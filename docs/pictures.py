@@ -40,9 +40,9 @@ def main() -> None:
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor",
         highlight=False, markup=False, emoji=False,
     )  # fmt: skip
-    plan = cotenant.plan(HERE.parent / "examples" / "a100-trio.yaml")
+    plan = cotenant.plan(HERE.parent / "examples" / "a100-trio.yaml", replay=True)
     print_plan(plan, console, commands=False)
-    draw("plan", "cotenant plan examples/a100-trio.yaml", console)
+    draw("plan", "cotenant plan examples/a100-trio.yaml --replay", console)
 
 
 if __name__ == "__main__":

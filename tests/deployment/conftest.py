@@ -13,6 +13,7 @@ from cotenant import api
 from cotenant.domain.plan import Plan
 from cotenant.readers.plan_document import read_plan
 from cotenant.report.document import plan_document
+from tests.planning import fleets
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 ENGINES = ("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp", "ollama")
@@ -46,13 +47,13 @@ def plan_of(engine: str = "vllm") -> Plan:
 
 
 def trio() -> Plan:
-    """The plan of the README's example."""
+    """Three models on one card, two of them always busy."""
     return _trio()
 
 
 @cache
 def _trio() -> Plan:
-    return api.plan(EXAMPLES / "a100-trio.yaml")
+    return api.plan(fleets.trio())
 
 
 def hostile(engine: str, name: str, checkpoint: str) -> Plan:

@@ -9,7 +9,7 @@ from cotenant.domain.fleet import Fleet
 
 
 def trio(**changes: Any) -> dict[str, Any]:
-    """The example of the README: three models and one A100-80GB."""
+    """Three models and one A100-80GB, two of them busy all the time (the README's example asks less of them)."""
     return {
         "engine": "vllm",
         "headroom": "12%",

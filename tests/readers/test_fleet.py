@@ -65,11 +65,11 @@ def test_the_trio_means_what_it_says() -> None:
     assert chat.model.name == chat.model_id == "meta-llama/Llama-3.1-70B-Instruct"
     assert chat.formats == ("fp8", "awq-int4")
     assert chat.checkpoints == {"awq-int4": "known/awq"}
-    assert chat.traffic.requests_per_second == 0.4
+    assert chat.traffic.requests_per_second == 0.3
     assert chat.traffic.input_tokens == Lengths(600, 1600)
     assert chat.slo is not None
-    assert (chat.slo.ttft_s, chat.slo.tpot_s, chat.slo.percentile) == (3.0, 0.08, 95)
-    assert (code.task, code.traffic.concurrent, code.traffic.context_tokens) == ("code", 8, Lengths(None, 2048))
+    assert (chat.slo.ttft_s, chat.slo.tpot_s, chat.slo.percentile) == (5.0, 0.1, 95)
+    assert (code.task, code.traffic.concurrent, code.traffic.output_tokens) == ("code", None, Lengths(120, 350))
     assert (chat.task, triage.task, chat.max_loss_percent) == ("chat", "chat", 1.0)
     assert [(adapter.name, adapter.rank) for adapter in triage.adapters] == [("legal", 16)]
 
