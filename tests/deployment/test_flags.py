@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cotenant.deployment.container import arguments
-from cotenant.deployment.launch import apart, launches
+from cotenant.deployment.launch import launches, with_own_ports
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.plan import Plan
@@ -73,7 +73,7 @@ def at_version(plan: Plan, version: str) -> Plan:
 def test_what_exporters_add_is_known_too(engine: str) -> None:
     version, flags = known(engine)
     for one in launches(at_version(plan_of(engine), version)):
-        assert flags_of(arguments(apart(one), metrics=True)) <= flags
+        assert flags_of(arguments(with_own_ports(one), metrics=True)) <= flags
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.deployment.launch import Launch, apart, launches
+from cotenant.deployment.launch import Launch, launches, with_own_ports
 from cotenant.deployment.quoting import to_yaml, unit
 from cotenant.deployment.targets import export
 from cotenant.domain.plan import Plan
@@ -152,7 +152,8 @@ def test_llama_swap(model: str, checkpoint: str) -> None:
     except UnsupportedError:
         assert any("${" in text or not text.isprintable() for text in (model, checkpoint))
         return
-    entry = yaml.safe_load(found["llama-swap.yaml"])["models"][first.replica.id]
+    models = yaml.safe_load(found["llama-swap.yaml"])["models"]
+    entry = models[first.replica.id if model == "triage" else model]  # the plan's other model is called that
     assert shlex.split(entry["cmd"]) == [*first.argv]
 
 
@@ -254,7 +255,7 @@ http.server.HTTPServer(("127.0.0.1", port), Answer).serve_forever()
 
 
 def test_two_servers_of_tgi_on_one_machine_meet_on_no_socket() -> None:
-    found = [apart(one).argv for one in launches(plan_of("tgi"))]
+    found = [with_own_ports(one).argv for one in launches(plan_of("tgi"))]
     for flag in ("--port", "--master-port", "--shard-uds-path", "--prometheus-port"):
         values = [argv[argv.index(flag) + 1] for argv in found]
         assert len(set(values)) == len(values)

@@ -57,6 +57,22 @@ def test_compose_starts_in_order_on_the_plans_cards() -> None:
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
+def test_compose_keeps_the_order_after_a_reboot() -> None:
+    """Docker restarts in no order: what waits is left to `docker compose up`, which a unit runs."""
+    found = export(trio(), "compose")
+    files = {file.name: file.text for file in found.files}
+    services = yaml.safe_load(files["compose.yaml"])["services"]
+    assert {service["restart"] for service in services.values()} == {"on-failure"}
+    assert "ExecStart=/usr/bin/env docker compose up --detach --no-recreate" in files["cotenant-compose.service"]
+    assert any("after a reboot" in note for note in found.notes)
+    alone = export(spread("vllm"), "compose")
+    assert [file.name for file in alone.files] == ["compose.yaml"]
+    assert {one["restart"] for one in yaml.safe_load(alone.files[0].text)["services"].values()} == {
+        "unless-stopped"
+    }
+    assert not any("reboot" in note for note in alone.notes)
+
+
 @pytest.mark.parametrize("engine", [engine for engine in ENGINES if engine != "ollama"])
 def test_llama_swap(engine: str) -> None:
     (found,) = documents(plan_of(engine), "llama-swap")

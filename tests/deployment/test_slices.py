@@ -97,17 +97,47 @@ def test_a_slice_that_is_shared_is_claimed_by_its_profile() -> None:
     }
 
 
-@pytest.mark.parametrize("target", [name for name, one in TARGETS.items() if not one.slices])
+@pytest.mark.parametrize("target", [name for name, one in TARGETS.items() if not one.mig])
 def test_who_cannot_name_a_slice_says_so(target: str) -> None:
     with pytest.raises(UnsupportedError, match=r"slice|share"):
         export(sliced(2), target)
 
 
-@pytest.mark.parametrize("target", [name for name, one in TARGETS.items() if one.slices])
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    ("target", "count"),
+    [(name, count) for name, one in TARGETS.items() if one.mig for count in (1, 2) if one.shares or count == 2],
+)
 def test_exported_again_the_difference_is_empty(target: str, count: int) -> None:
     again = read_plan(plan_document(sliced(count), catalogue="test"))
     assert export(sliced(count), target) == export(again, target)
+
+
+def test_systemd_starts_nothing_on_a_slice_that_nobody_named() -> None:
+    files = {file.name: file.text.splitlines() for file in export(sliced(2), "systemd").files}
+    (index,) = (one.devices[0].index for one in sliced(2).replicas if one.model == "code")
+    unit = files["cotenant-code.service"]
+    assert "EnvironmentFile=/etc/cotenant/slices.env" in unit
+    assert f'ExecStartPre=/usr/bin/env test -n "${{COTENANT_SLICE_{index}}}"' in unit
+    start = f'ExecStart=/usr/bin/env "CUDA_VISIBLE_DEVICES=${{COTENANT_SLICE_{index}}}" vllm serve '
+    assert any(line.startswith(start) for line in unit)
+    assert not any("CUDA_DEVICE_ORDER" in line for line in unit)
+    assert sum("in /etc/cotenant/slices.env" in note for note in export(sliced(2), "systemd").notes) == 2
+
+
+def test_llama_swap_takes_the_uuid_from_its_own_environment() -> None:
+    (found,) = documents(sliced(2), "llama-swap")
+    validator("llama-swap.schema.json").validate(found)
+    told = [line for model in found["models"].values() for line in model["env"] if "VISIBLE" in line]
+    assert sorted(told) == [f"CUDA_VISIBLE_DEVICES=${{env.COTENANT_SLICE_{index}}}" for index in (0, 1)]
+
+
+def test_kserve_asks_for_the_device_plugins_slices() -> None:
+    for each in documents(sliced(2), "kserve"):
+        check_kubernetes(each)
+        spec = each["spec"]["predictor"]
+        assert spec["containers"][0]["resources"] == {"limits": {"nvidia.com/mig-3g.40gb": 1}}
+        assert "affinity" not in spec
+    assert any("strategy mixed" in note for note in export(sliced(2), "kserve").notes)
 
 
 @pytest.mark.parametrize("target", ["compose", "kubernetes", "systemd", "commands"])

@@ -58,6 +58,17 @@ def card_bytes(plan: Plan, cell: Cell) -> tuple[int, ...]:
     return tuple(capacity.get(card, 0) for card in cell.cards)
 
 
+def weights_bytes(plan: Plan, replica: str) -> int:
+    """Bytes of the weights of all of a replica's ranks, asleep or awake: what must be downloaded, but for formats
+    that the engine makes on loading, and what an eviction costs to load again."""
+    return sum(
+        share.weights_bytes
+        for gpu in plan.gpus
+        for share in (*gpu.shares, *(one.share for one in gpu.sleepers))
+        if share.replica == replica
+    )
+
+
 def port_names(found: Sequence[Cell]) -> dict[str, int]:
     """A number for each launch by name, the same for all that serve one model: a Service finds its port by it in
     whichever cell serves the model. The second replica of a model in one pod has a number of its own."""
@@ -97,6 +108,7 @@ def _likeness(group: Sequence[Launch]) -> object:
             one.replica.quantization_flag,
             one.replica.settings,
             one.replica.adapters,
+            one.replica.also_serves,
             tuple((device.type, cards.index((device.node, device.index))) for device in one.replica.devices),
         )
         for one in group

@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from cotenant.deployment.launch import (
     LOAD_S,
     Launch,
-    apart,
     folder,
     launches,
     nodes,
     path_notes,
-    slice_notes,
-    slice_reference,
+    with_own_ports,
 )
+from cotenant.deployment.mig import mig_notes, mig_reference
 from cotenant.deployment.quoting import check_printable, shell
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
@@ -25,12 +24,12 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     found = launches(plan)
     made = [file for node, each in nodes(found).items() for file in _node(folder(node, found), each)]
     notes = path_notes(found, "beside the scripts, or at that path")
-    return tuple(made), (*slice_notes(found, "in the environment of start.sh"), *notes)
+    return tuple(made), (*mig_notes(found, "in the environment of start.sh"), *notes)
 
 
 def _node(place: str, found: Sequence[Launch]) -> Iterator[DeployFile]:
     for one in found:
-        yield DeployFile(f"{place}{one.name}.sh", _script(apart(one)), executable=True)
+        yield DeployFile(f"{place}{one.name}.sh", _script(with_own_ports(one)), executable=True)
         yield DeployFile(f"{place}{one.name}.env", _environment(one))
         for name, text in one.files.items():
             yield DeployFile(f"{place}{name}", text)
@@ -59,8 +58,8 @@ def _comment(one: Launch) -> str:
 def _environment(one: Launch) -> str:
     told = {**one.card_variables, **one.variables}
     lines = [f"{name}={shell(check_printable(value, name, 'an env file'))}" for name, value in told.items()]
-    if one.slices:  # a shell reads this file: what is not set ends it
-        lines.insert(0, f'CUDA_VISIBLE_DEVICES="{slice_reference(one)}"')
+    if one.mig_profiles:  # a shell reads this file: what is not set ends it
+        lines.insert(0, f'CUDA_VISIBLE_DEVICES="{mig_reference(one)}"')
     secret = f"# {one.hosting.token} is taken from the environment\n" if one.hosting.token else ""
     return secret + "\n".join(lines) + "\n"
 

@@ -1,4 +1,9 @@
-"""Docker Compose: a service a replica, its cards by index, each started once the one before it is healthy."""
+"""Docker Compose: a service a replica, its cards by index, each started once the one before it is healthy.
+
+Docker itself knows no order: what it restarts with the machine (`unless-stopped`) it restarts all at once, and
+engines that measure what is free would then take each other's memory. So replicas that wait for one another are
+restarted by Docker only where they fail, and a unit for systemd runs `docker compose up`, which keeps the order.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +28,21 @@ from cotenant.deployment.launch import (
     launches,
     nodes,
     path_notes,
-    slice_notes,
-    slice_reference,
 )
+from cotenant.deployment.mig import mig_notes, mig_reference
 from cotenant.deployment.quoting import to_yaml
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 
 _HEADER = "# One service a replica; on shared cards each starts once the one before it is healthy.\n"
+BOOT_UNIT = "cotenant-compose.service"
+HOME = "/opt/cotenant"
+"""Where that unit looks for compose.yaml and what is mounted from beside it."""
+
+_BOOT_NOTE = (
+    f"after a reboot only `docker compose up` keeps the order: put all of this into {HOME}, and {BOOT_UNIT} "
+    "into /etc/systemd/system and enable it"
+)
 
 
 def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
@@ -41,18 +53,53 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
         place = folder(node, found)
         made.append(DeployFile(f"{place}compose.yaml", _HEADER + to_yaml(_compose(each))))
         made += [DeployFile(f"{place}{name}", text) for one in each for name, text in one.files.items()]
+        if _ordered(each):
+            made.append(DeployFile(f"{place}{BOOT_UNIT}", _boot_unit(each)))
+    boot = (_BOOT_NOTE,) if _ordered(found) else ()
     notes = path_notes(found, "beside compose.yaml, or at that path")
-    return tuple(made), (*slice_notes(found, "to docker compose, in .env"), *notes)
+    return tuple(made), (*boot, *mig_notes(found, "to docker compose, in .env"), *notes)
+
+
+def _ordered(found: Sequence[Launch]) -> bool:
+    return any(one.waits_for for one in found)
+
+
+def _boot_unit(found: Sequence[Launch]) -> str:
+    """`up` starts in order what exists; --no-recreate: a token that is not set here changes no container."""
+    return f"""[Unit]
+Description=LLM replicas of this machine, in containers started in order (cotenant)
+Requires=docker.service
+After=docker.service network-online.target
+Wants=network-online.target
+PartOf=docker.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+WorkingDirectory={HOME}
+EnvironmentFile=-/etc/cotenant/secrets.env
+ExecStart=/usr/bin/env docker compose up --detach --no-recreate
+ExecStop=/usr/bin/env docker compose stop
+TimeoutStartSec={LOAD_S * len(found)}
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def _compose(found: Sequence[Launch]) -> dict[str, Any]:
     volumes: dict[str, dict[str, str]] = {f"{one.replica.engine.replace('.', '-')}-files": {} for one in found}
-    return {"name": "cotenant", "services": {one.name: _service(one) for one in found}, "volumes": volumes}
+    awaited = {name for one in found for name in one.waits_for}
+    services = {
+        one.name: _service(one, "on-failure" if one.waits_for or one.name in awaited else "unless-stopped")
+        for one in found
+    }
+    return {"name": "cotenant", "services": services, "volumes": volumes}
 
 
-def _service(one: Launch) -> dict[str, Any]:
+def _service(one: Launch, restart: str) -> dict[str, Any]:
     program = entrypoint(one)
-    service: dict[str, Any] = {"image": image(one), "restart": "unless-stopped"}
+    service: dict[str, Any] = {"image": image(one), "restart": restart}
     if program is not None:
         service["entrypoint"] = program
     service["command"] = _literal(arguments(one))
@@ -63,7 +110,7 @@ def _service(one: Launch) -> dict[str, Any]:
         service["working_dir"] = WORKDIR
     if needs_shared_memory(one):
         service["shm_size"] = "8gb"
-    cards = [slice_reference(one)] if one.slices else [str(card) for card in one.cards]
+    cards = [mig_reference(one)] if one.mig_profiles else [str(card) for card in one.cards]
     service["deploy"] = {
         "resources": {"reservations": {"devices": [_device(cards)]}}
     }  # fmt: skip

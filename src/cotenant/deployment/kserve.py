@@ -6,12 +6,13 @@ scaling. A predictor is one model to KServe, so replicas that share a card belon
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from cotenant.deployment.cells import Cell, card_bytes, cells
-from cotenant.deployment.kubernetes import config_map, weights_bytes
+from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
+from cotenant.deployment.kubernetes import config_map, mig_machine_notes, whole_cards
 from cotenant.deployment.launch import launches
-from cotenant.deployment.pods import container, large_enough, local_notes, volumes
+from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
 from cotenant.deployment.quoting import to_yaml
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
@@ -24,10 +25,22 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     found = cells(launches(plan))
     made = [DeployFile(f"{cell.name}.yaml", _documents(plan, cell)) for cell in found]
     notes = (
-        "gated models need a Secret: kubectl create secret generic huggingface --from-literal=token=$HF_TOKEN",
+        SECRET_NOTE,
+        *mig_machine_notes(found),
+        *_folded_notes(found),
         *local_notes([one for cell in found for one in cell.launches]),
     )
     return tuple(made), notes
+
+
+def _folded_notes(found: Sequence[Cell]) -> tuple[str, ...]:
+    """KServe makes one host a service; models that were folded into another are asked for there."""
+    return tuple(
+        f"{' and '.join(one.replica.also_serves)}: asked for at {cell.name}, by that name"
+        for cell in found
+        for one in cell.launches
+        if one.replica.also_serves
+    )
 
 
 def _documents(plan: Plan, cell: Cell) -> str:
@@ -39,15 +52,15 @@ def _documents(plan: Plan, cell: Cell) -> str:
 def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
     """Scaling goes from the planned number to twice that, by KServe's own concurrency."""
     (one,) = cell.launches
-    predictor = container(one, {"limits": {"nvidia.com/gpu": len(one.cards)}}, port_name="http1")
+    predictor = container(one, whole_cards(one), port_name="http1")
     spec: dict[str, Any] = {
         "minReplicas": cell.count,
         "maxReplicas": 2 * cell.count,
         "containers": [predictor | {"name": "kserve-container"}],
-        "affinity": large_enough(max(card_bytes(plan, cell))),
+        **({} if one.mig_profiles else {"affinity": large_enough(max(card_bytes(plan, cell)))}),
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "terminationGracePeriodSeconds": 120,
-        "volumes": volumes(cell.launches, cell.name, weights_bytes(plan, one)),
+        "volumes": volumes(cell.launches, cell.name, weights_bytes(plan, one.replica.id)),
     }
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
@@ -55,7 +68,7 @@ def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
         "metadata": {
             "name": cell.name,
             "annotations": dict(_MODE),
-            "labels": {"app.kubernetes.io/part-of": "cotenant"},
+            "labels": dict(PART_OF),
         },
         "spec": {"predictor": spec},
     }

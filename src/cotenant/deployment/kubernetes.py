@@ -12,19 +12,18 @@ of the one before has succeeded, which is the plan's order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from cotenant.deployment.cells import Cell, card_bytes, cells, port_names
-from cotenant.deployment.launch import Launch, apart, launches, slugs
+from cotenant.deployment.cells import Cell, card_bytes, cells, port_names, weights_bytes
+from cotenant.deployment.launch import Launch, launches, slugs, with_own_ports
 from cotenant.deployment.monitoring import autoscaler, monitoring
-from cotenant.deployment.pods import container, large_enough, local_notes, volumes
+from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
 from cotenant.deployment.quoting import Lines, to_yaml
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
 
-_PART = {"app.kubernetes.io/part-of": "cotenant"}
 _PLUGIN = "nvidia.com/gpu"
 _TIME_SLICE = "nvidia.com/gpu.shared"
 _MIG = "nvidia.com/mig-"
@@ -41,13 +40,18 @@ def files(plan: Plan) -> Files:
     if any(cell.shares_cards for cell in found):
         notes = (
             "shared cards need Kubernetes 1.34 or later and the DRA driver for NVIDIA GPUs",
-            *_mig_notes(found),
+            *mig_machine_notes(found),
         )
         return _export(
             plan, found, _claimed, _claim_template, lambda cell: {"resourceClaims": [_claim(cell)]}, notes
         )
     return _export(
-        plan, found, _whole, lambda plan, cell: [], lambda cell: _whole_pod(plan, cell), _mig_notes(found)
+        plan,
+        found,
+        lambda cell, one: whole_cards(one),
+        lambda plan, cell: [],
+        lambda cell: _whole_pod(plan, cell),
+        mig_machine_notes(found),
     )
 
 
@@ -60,14 +64,16 @@ def time_sliced_files(plan: Plan) -> Files:
                 f"time-slicing cannot say which of {len(cell.cards)} cards {cell.launches[0].replica.id} gets",
                 hint="use --to kubernetes, which names each card",
             )
-    slices = max(len(cell.launches) for cell in found)
-    notes = (f"configure the device plugin with time-slicing.yaml: {slices} slices a card, machines of one card",)
+    time_slices = max(len(cell.launches) for cell in found)
+    notes = (
+        f"configure the device plugin with time-slicing.yaml: {time_slices} slices a card, machines of one card",
+    )
 
     def pod(cell: Cell) -> Spec:
         return {"nodeSelector": {"nvidia.com/gpu.count": "1"}, "affinity": _affinity(plan, cell)}
 
-    made, said = _export(plan, found, _sliced, lambda plan, cell: [], pod, notes)
-    return (DeployFile("time-slicing.yaml", to_yaml(_slicing(slices))), *made), said
+    made, said = _export(plan, found, _time_sliced, lambda plan, cell: [], pod, notes)
+    return (DeployFile("time-slicing.yaml", to_yaml(_time_slicing(time_slices))), *made), said
 
 
 def _export(
@@ -88,11 +94,7 @@ def _export(
     if watched:
         made.append(DeployFile("monitoring.yaml", _stream(watched)))
     every = [one for cell in found for one in cell.launches]
-    return tuple(made), (*notes, _secret_note(), *said, *local_notes(every))
-
-
-def _secret_note() -> str:
-    return "gated models need a Secret: kubectl create secret generic huggingface --from-literal=token=$HF_TOKEN"
+    return tuple(made), (*notes, SECRET_NOTE, *said, *local_notes(every))
 
 
 def _stream(documents: list[Spec]) -> str:
@@ -109,17 +111,18 @@ def _cell(
 
 
 def _metadata(cell: Cell) -> Spec:
-    return {"name": cell.name, "labels": {"app.kubernetes.io/name": cell.name, **_PART}}
+    return {"name": cell.name, "labels": {"app.kubernetes.io/name": cell.name, **PART_OF}}
 
 
 def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: Mapping[str, int]) -> Spec:
     containers = [
-        container(apart(one), resources(cell, one), port_name=f"model-{ports[one.name]}") for one in cell.launches
+        container(with_own_ports(one), resources(cell, one), port_name=f"model-{ports[one.name]}")
+        for one in cell.launches
     ]
     *earlier, last = containers
     labels = {"app.kubernetes.io/name": cell.name}
     serves = {f"cotenant/model-{ports[one.name]}": "serves" for one in cell.launches}
-    weights = sum(weights_bytes(plan, one) for one in cell.launches)
+    weights = sum(weights_bytes(plan, one.replica.id) for one in cell.launches)
     sidecars = [{**one, "restartPolicy": "Always"} for one in earlier]
     spec: Spec = {
         **({"initContainers": sidecars} if sidecars else {}),
@@ -138,14 +141,9 @@ def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: 
             "strategy": {"type": "Recreate"},  # a second pod would need a second set of cards
             "progressDeadlineSeconds": 3600,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": {**labels, **_PART, **serves}}, "spec": spec},
+            "template": {"metadata": {"labels": {**labels, **PART_OF, **serves}}, "spec": spec},
         },
     }
-
-
-def weights_bytes(plan: Plan, one: Launch) -> int:
-    """Of all its ranks: what must be downloaded, but for formats that the engine makes on loading."""
-    return sum(share.weights_bytes for gpu in plan.gpus for share in gpu.shares if share.replica == one.replica.id)
 
 
 def config_map(cell: Cell) -> Spec:
@@ -154,7 +152,7 @@ def config_map(cell: Cell) -> Spec:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{cell.name}-files", "labels": dict(_PART)},
+        "metadata": {"name": f"{cell.name}-files", "labels": dict(PART_OF)},
         "data": data,
     }
 
@@ -170,21 +168,21 @@ def _disruption_budget(cell: Cell) -> Spec:
 
 
 def _services(found: tuple[Cell, ...], ports: Mapping[str, int]) -> list[Spec]:
-    """One Service a model, over every cell that serves it; a second one where a pod holds two replicas of it."""
-    names: dict[int, str] = {}
-    for one in (one for cell in found for one in cell.launches):
-        names.setdefault(ports[one.name], one.replica.model)
+    """One Service a model, over every cell that serves it, and one for each that was folded into it; a second one
+    where a pod holds two replicas of it."""
+    pairs = [(name, ports[one.name]) for cell in found for one in cell.launches for name in one.models]
+    named = list(dict.fromkeys(pairs))
     return [
         {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": {"name": name, "labels": dict(_PART)},
+            "metadata": {"name": name, "labels": dict(PART_OF)},
             "spec": {
                 "selector": {f"cotenant/model-{port}": "serves"},
                 "ports": [{"name": "http", "port": 80, "targetPort": f"model-{port}"}],
             },
         }
-        for port, name in zip(names, slugs(list(names.values())), strict=True)
+        for (_, port), name in zip(named, slugs([name for name, _ in named]), strict=True)
     ]
 
 
@@ -194,22 +192,24 @@ def _affinity(plan: Plan, cell: Cell) -> Spec:
 
 def _whole_pod(plan: Plan, cell: Cell) -> Spec:
     """On machines with cards that are large enough; a slice's resource says by itself how large it is."""
-    return {} if cell.launches[0].slices else {"affinity": _affinity(plan, cell)}
+    return {} if cell.launches[0].mig_profiles else {"affinity": _affinity(plan, cell)}
 
 
-def _mig_notes(found: tuple[Cell, ...]) -> tuple[str, ...]:
-    profiles = sorted({profile for cell in found for one in cell.launches for profile in one.slices})
+def mig_machine_notes(found: Sequence[Cell]) -> tuple[str, ...]:
+    """What the device plugin must offer, where the plan stands on slices."""
+    profiles = sorted({profile for cell in found for one in cell.launches for profile in one.mig_profiles})
     named = " and ".join(profiles)
     return (f"machines must offer MIG slices {named}: mig-manager, strategy mixed",) if profiles else ()
 
 
-def _whole(cell: Cell, one: Launch) -> Spec:
-    if one.slices:
-        return {"limits": {f"{_MIG}{one.slices[0]}": len(one.cards)}}
+def whole_cards(one: Launch) -> Spec:
+    """Resources of a container with cards, or MIG slices, of its own."""
+    if one.mig_profiles:
+        return {"limits": {f"{_MIG}{one.mig_profiles[0]}": len(one.cards)}}
     return {"limits": {_PLUGIN: len(one.cards)}}
 
 
-def _sliced(cell: Cell, one: Launch) -> Spec:
+def _time_sliced(cell: Cell, one: Launch) -> Spec:
     return {"limits": {_TIME_SLICE: 1}}
 
 
@@ -226,7 +226,7 @@ def _claim_template(plan: Plan, cell: Cell) -> list[Spec]:
     profiles = {
         place: profile
         for one in cell.launches
-        for place, profile in zip(cell.places(one), one.slices, strict=False)  # none where cards are whole
+        for place, profile in zip(cell.places(one), one.mig_profiles, strict=False)  # none where cards are whole
     }
     requests = [
         {"name": f"card-{place}", "exactly": _of_profile(profiles[place]) if profiles else _large_card(size)}
@@ -236,7 +236,7 @@ def _claim_template(plan: Plan, cell: Cell) -> list[Spec]:
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaimTemplate",
-            "metadata": {"name": f"{cell.name}-cards", "labels": dict(_PART)},
+            "metadata": {"name": f"{cell.name}-cards", "labels": dict(PART_OF)},
             "spec": {"spec": {"devices": {"requests": requests}}},
         }
     ]
@@ -257,20 +257,20 @@ def _at_least(size: int) -> Spec:
     return {"cel": {"expression": f"{memory}.compareTo(quantity('{size}')) >= 0"}}
 
 
-def _slicing(slices: int) -> Spec:
+def _time_slicing(time_slices: int) -> Spec:
     config = {
         "version": "v1",
         "sharing": {
             "timeSlicing": {
                 "renameByDefault": True,
                 "failRequestsGreaterThanOne": True,
-                "resources": [{"name": _PLUGIN, "replicas": slices}],
+                "resources": [{"name": _PLUGIN, "replicas": time_slices}],
             }
         },
     }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "cotenant-time-slicing", "labels": dict(_PART)},
+        "metadata": {"name": "cotenant-time-slicing", "labels": dict(PART_OF)},
         "data": {"any": Lines(to_yaml(config))},
     }

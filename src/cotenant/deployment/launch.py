@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from cotenant.deployment.quoting import check_text
 from cotenant.domain.engine import Version
 from cotenant.domain.plan import Plan, ReplicaPlan
+from cotenant.domain.workload import Adapter
 from cotenant.engines import find_engine
 from cotenant.engines.hosting import hosting_of
 from cotenant.engines.hosting.rules import Hosting
-from cotenant.engines.names import also_named
+from cotenant.engines.names import also_named, takes_several
+from cotenant.errors import UnsupportedError
 
 LOAD_S = 1800
 """How long a replica may take to answer at first: a 70B checkpoint over 1 Gbit/s takes about twenty minutes."""
@@ -40,6 +42,16 @@ class Launch:
     waits_for: tuple[str, ...]
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The fleet's models that it serves: its own, then those folded into it."""
+        return (self.replica.model, *self.replica.also_serves)
+
+    @property
+    def adapter_names(self) -> tuple[str, ...]:
+        """Its LoRA adapters, in the order of its arguments."""
+        return tuple(one.name for one in self.replica.adapters)
+
+    @property
     def node(self) -> int:
         """The machine that it runs on."""
         return self.replica.devices[0].node
@@ -50,7 +62,7 @@ class Launch:
         return tuple(device.index for device in self.replica.devices)
 
     @property
-    def slices(self) -> tuple[str, ...]:
+    def mig_profiles(self) -> tuple[str, ...]:
         """The MIG profiles of its cards (``3g.40gb``), in rank order; empty where they are whole ones."""
         found = [device.type.rpartition(":")[2] for device in self.replica.devices if device.is_slice]
         return tuple(found)
@@ -62,9 +74,9 @@ class Launch:
 
     @property
     def card_variables(self) -> dict[str, str]:
-        """Which cards it sees on a bare machine, counted as nvidia-smi counts them; none where they are slices,
-        which have no number there but a UUID (`slice_variable`)."""
-        if self.slices:
+        """Which cards it sees on a bare machine, counted as nvidia-smi counts them; none where they are
+        slices, which have no number there but a UUID (`deployment.mig`)."""
+        if self.mig_profiles:
             return {}
         return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, self.cards))}
 
@@ -91,8 +103,15 @@ def launches(plan: Plan) -> tuple[Launch, ...]:
     return tuple(found)
 
 
+def answering_as(one: Launch, model: str, also: Sequence[str], adapters: Sequence[Adapter]) -> Launch:
+    """The same replica under other names: of its model, of those folded into it, and of its adapters."""
+    replica = replace(one.replica, model=model, also_serves=tuple(also), adapters=tuple(adapters))
+    return _launch(replica, one.name, one.waits_for)
+
+
 def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Launch:
     """Without sleep mode: no target drives it, and the endpoints that it opens ask for no key."""
+    _check(replica)
     engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
     hosting = hosting_of(engine.name)
     settings = replace(replica.settings, enable_sleep_mode=False)
@@ -115,6 +134,18 @@ def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Laun
     return Launch(replica, name, hosting, version, argv, variables, files, after, waits_for)
 
 
+def _check(replica: ReplicaPlan) -> None:
+    """Refuses what no file here can start: a process over machines, one with names that it cannot have."""
+    if len({device.node for device in replica.devices}) > 1:
+        raise UnsupportedError(
+            f"{replica.id} runs over several machines, and each file here starts processes of one",
+            hint="plan it onto one machine, or start it by hand",
+        )
+    if replica.also_serves and not takes_several(replica.engine):
+        others = " and ".join(replica.also_serves)
+        raise UnsupportedError(f"{replica.engine} answers to one name, and {replica.id} is to serve {others} too")
+
+
 def _split(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Leading NAME=value words are the environment, as in a shell."""
     variables: dict[str, str] = {}
@@ -124,30 +155,6 @@ def _split(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
             return variables, tuple(words[number:])
         variables[match.group(1)] = match.group(2)
     return variables, ()
-
-
-def slice_variable(index: int) -> str:
-    """Whoever starts the plan says in it which slice of their machine the plan's `index`-th one is."""
-    return f"COTENANT_SLICE_{index}"
-
-
-def slice_reference(one: Launch) -> str:
-    """Its slices as a shell and Compose write a variable that must be set: they end where it is not."""
-    return ",".join(f"${{{slice_variable(index)}:?the UUID of a {profile} slice, by nvidia-smi -L}}"
-                    for index, profile in zip(one.cards, one.slices, strict=True))  # fmt: skip
-
-
-def slice_notes(found: Iterable[Launch], where: str) -> tuple[str, ...]:
-    """Which slices there must be, and who is told their UUIDs."""
-    wanted = {
-        (one.node, index): profile
-        for one in found
-        for index, profile in zip(one.cards, one.slices, strict=False)  # none where cards are whole
-    }
-    return tuple(
-        f"make a {profile} slice and give its UUID (nvidia-smi -L) as {slice_variable(index)} {where}"
-        for (_, index), profile in sorted(wanted.items())
-    )
 
 
 def _waits_for(replica: ReplicaPlan, earlier: Iterable[Launch]) -> tuple[str, ...]:
@@ -183,7 +190,7 @@ def folder(node: int, found: Sequence[Launch]) -> str:
     return "" if len({one.node for one in found}) == 1 else f"node-{node}/"
 
 
-def apart(launch: Launch) -> Launch:
+def with_own_ports(launch: Launch) -> Launch:
     """As it runs beside others in one network namespace: no two servers meet on a socket."""
     more = launch.hosting.own_ports(launch.version, launch.replica.port)
     return replace(launch, argv=(*launch.argv, *more))

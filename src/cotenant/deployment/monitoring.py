@@ -7,6 +7,7 @@ from typing import Any
 
 from cotenant.deployment.cells import Cell
 from cotenant.deployment.launch import Launch
+from cotenant.deployment.pods import PART_OF
 from cotenant.domain.plan import Plan
 from cotenant.engines.hosting.rules import Metrics
 
@@ -45,7 +46,7 @@ def autoscaler(plan: Plan, cell: Cell) -> Spec | None:
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": cell.name, "labels": {"app.kubernetes.io/part-of": "cotenant"}},
+        "metadata": {"name": cell.name, "labels": dict(PART_OF)},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": cell.name},
             "minReplicas": cell.count,
@@ -79,7 +80,7 @@ def _pod_monitor(cell: Cell, ports: Mapping[str, int]) -> Spec:
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
-        "metadata": {"name": cell.name, "labels": {"app.kubernetes.io/part-of": "cotenant"}},
+        "metadata": {"name": cell.name, "labels": dict(PART_OF)},
         "spec": {
             "selector": {"matchLabels": {"app.kubernetes.io/name": cell.name}},
             "podMetricsEndpoints": points,
@@ -95,7 +96,7 @@ def _rule(plan: Plan, found: Sequence[Cell], watched: Sequence[tuple[Cell, Launc
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
-        "metadata": {"name": "cotenant", "labels": {"app.kubernetes.io/part-of": "cotenant"}},
+        "metadata": {"name": "cotenant", "labels": dict(PART_OF)},
         "spec": {"groups": groups},
     }
 
@@ -113,7 +114,7 @@ def _gauges(watched: Sequence[tuple[Cell, Launch, Metrics]]) -> Iterator[Spec]:
 def _limits(watched: Sequence[tuple[Cell, Launch, Metrics]]) -> Iterator[Spec]:
     """Alerts where a replica is beyond what it was planned for."""
     for cell, one, page in watched:
-        here = f'{{container="{one.name}", pod=~"{cell.name}-.+"}}'
+        here = f'{{container="{one.name}", pod=~"{_pods_of(cell)}"}}'
         slots = one.replica.settings.max_num_seqs
         if page.queue and slots:
             text = f"as many requests wait as may run ({slots}): the traffic is above what was planned"
@@ -126,6 +127,11 @@ def _limits(watched: Sequence[tuple[Cell, Launch, Metrics]]) -> Iterator[Spec]:
             late = f"histogram_quantile(0.95, sum by (le) (rate({page.first_token}_bucket{here}[5m])))"
             text = f"TTFT at p95 is above {high:.3g} s, the upper end of what was estimated"
             yield _alert("CotenantSlowFirstToken", f"{late} > {high:.6g}", "10m", one, text)
+
+
+def _pods_of(cell: Cell) -> str:
+    """Its pods' names, and no others': what its ReplicaSet adds to the Deployment's name has two parts."""
+    return f"{cell.name}-[a-z0-9]+-[a-z0-9]{{5}}"
 
 
 def _alert(name: str, expression: str, lasting: str, one: Launch, text: str) -> Spec:
@@ -161,7 +167,7 @@ def _memory(plan: Plan, found: Sequence[Cell]) -> Iterator[Spec]:
         if least > 0:
             yield {
                 "alert": "CotenantHeadroom",
-                "expr": f'min(DCGM_FI_DEV_FB_FREE{{pod=~"{cell.name}-.+"}}) * 1048576 < {least // 2}',
+                "expr": f'min(DCGM_FI_DEV_FB_FREE{{pod=~"{_pods_of(cell)}"}}) * 1048576 < {least // 2}',
                 "for": "5m",
                 "labels": {"severity": "warning", "deployment": cell.name},
                 "annotations": {

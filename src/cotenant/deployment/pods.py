@@ -19,7 +19,13 @@ from cotenant.deployment.container import (
 from cotenant.deployment.launch import LOAD_S, Launch
 from cotenant.units import GIB
 
+PART_OF = {"app.kubernetes.io/part-of": "cotenant"}
+"""The label that every object carries."""
+
 SECRET, SECRET_KEY = "huggingface", "token"
+SECRET_NOTE = (
+    f"gated models need a Secret: kubectl create secret generic {SECRET} --from-literal={SECRET_KEY}=$HF_TOKEN"
+)
 LOCAL_CLAIM = "cotenant-local"
 """The claim that holds weights and adapters which are paths."""
 

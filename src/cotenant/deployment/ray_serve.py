@@ -11,27 +11,27 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from cotenant.deployment.cells import Cell, card_bytes, cells
-from cotenant.deployment.kubernetes import weights_bytes
+from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
 from cotenant.deployment.launch import Launch, launches
-from cotenant.deployment.pods import SECRET, SECRET_KEY, large_enough, volumes
+from cotenant.deployment.pods import PART_OF, SECRET, SECRET_KEY, large_enough, volumes
 from cotenant.deployment.quoting import Lines, to_yaml
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
-from cotenant.engines import find_engine
 from cotenant.errors import UnsupportedError
 
 RAY = "2.56.0"
 """The release whose image is named: ray-operator/config/samples/ray-service.high-throughput-gemma4.yaml."""
 
 _IMAGE = f"rayproject/ray-llm:{RAY}-py312-cu130"
+_RAYS_OWN = ("model", "served_model_name", "host", "port")
 _DOWNLOADS = "/home/ray/.cache/huggingface"
 
 
 def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     """`serve.yaml` for a Ray cluster that stands, `rayservice.yaml` for one on Kubernetes.
 
-    Raises UnsupportedError for weights that are paths, and for adapters: Ray loads those from a bucket.
+    Raises UnsupportedError for weights that are paths, for adapters, which Ray loads from a bucket, and for models
+    that were folded into another: Ray knows a model by one name.
     """
     found = cells(launches(plan))
     for cell in found:
@@ -48,6 +48,12 @@ def _check(one: Launch) -> None:
     if one.replica.adapters:
         raise UnsupportedError(
             f"ray-serve: {one.replica.id} has adapters, which Ray loads from a bucket", hint="use --to kubernetes"
+        )
+    if one.replica.also_serves:
+        others = " and ".join(one.replica.also_serves)
+        raise UnsupportedError(
+            f"ray-serve: {one.replica.id} serves {others} too, and Ray knows a model by one name",
+            hint="use --to kubernetes, which has a Service for each name",
         )
     if one.local_paths:
         raise UnsupportedError(
@@ -80,20 +86,26 @@ def _config(cell: Cell) -> dict[str, Any]:
 
 
 def keywords(one: Launch) -> dict[str, Any]:
-    """vLLM's flags as the keywords of its engine: dashes become underscores, numbers and JSON are values."""
-    engine, version = find_engine(f"{one.replica.engine}@{one.replica.engine_version}")
-    words = engine.arguments(
-        one.replica.settings, version=version, model_path="model", quantization=one.replica.quantization_flag
-    )
-    found: dict[str, Any] = {}
+    """vLLM's flags as the keywords of its engine: dashes become underscores, numbers and JSON are values, a flag
+    alone is true and ``--no-`` before it false, several words are a list. What Ray says itself is left out."""
+    told: dict[str, list[str]] = {}
     name = ""
-    for word in words[words.index("model") + 1 :]:
+    for word in one.argv:
         if word.startswith("--"):
-            name = word.removeprefix("--").replace("-", "_")
-            found[name] = True
-        else:
-            found[name] = _value(word)
-    return found
+            name = word.removeprefix("--")
+            told[name] = []
+        elif name:
+            told[name].append(word)
+    found = dict(_keyword(flag, words) for flag, words in told.items())
+    return {name: value for name, value in found.items() if name not in _RAYS_OWN}
+
+
+def _keyword(flag: str, words: Sequence[str]) -> tuple[str, Any]:
+    name = flag.replace("-", "_")
+    if not words:
+        return name.removeprefix("no_"), not name.startswith("no_")
+    values = [_value(word) for word in words]
+    return name, values[0] if len(values) == 1 else values
 
 
 def _value(word: str) -> Any:
@@ -111,7 +123,7 @@ def _service(plan: Plan, found: Sequence[Cell], serve: str) -> dict[str, Any]:
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayService",
-        "metadata": {"name": "cotenant", "labels": {"app.kubernetes.io/part-of": "cotenant"}},
+        "metadata": {"name": "cotenant", "labels": dict(PART_OF)},
         "spec": {
             "serveConfigV2": Lines(serve),
             "rayClusterConfig": {
@@ -152,7 +164,7 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
         },
         "volumeMounts": [{"name": "downloads", "mountPath": _DOWNLOADS}, {"name": "shm", "mountPath": "/dev/shm"}],
     }
-    downloads = volumes((), cell.name, weights_bytes(plan, one))
+    downloads = volumes((), cell.name, weights_bytes(plan, one.replica.id))
     shared = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
     return {
         "groupName": cell.name,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cotenant.deployment.launch import LOAD_S, Launch, apart, folder, launches, nodes, path_notes
+from cotenant.deployment.launch import LOAD_S, Launch, folder, launches, nodes, path_notes, with_own_ports
+from cotenant.deployment.mig import mig_notes, mig_variable
 from cotenant.deployment.quoting import unit
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
@@ -13,6 +14,7 @@ HOME = "/opt/cotenant"
 """Where services run: relative paths and the files beside them are looked up there."""
 
 _SECRETS = "/etc/cotenant/secrets.env"
+_SLICES = "/etc/cotenant/slices.env"
 
 
 def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
@@ -22,12 +24,13 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     places = "units go to /etc/systemd/system, other files to /opt/cotenant"
     token = f"gated models need a line HF_TOKEN=... in {_SECRETS}, readable by root alone"
     start = "engines are looked up in /opt/cotenant/bin first; `systemctl start cotenant.target` starts all"
-    return tuple(made), (places, token, start, *path_notes(found, f"in {HOME}, or at that path"))
+    slices = mig_notes(found, f"in {_SLICES}")
+    return tuple(made), (places, token, start, *slices, *path_notes(found, f"in {HOME}, or at that path"))
 
 
 def _node(place: str, found: Sequence[Launch]) -> Iterator[DeployFile]:
     for one in found:
-        yield DeployFile(f"{place}{_service_name(one.name)}", _service(apart(one)))
+        yield DeployFile(f"{place}{_service_name(one.name)}", _service(with_own_ports(one)))
         for name, text in one.files.items():
             yield DeployFile(f"{place}{name}", text)
     yield DeployFile(f"{place}cotenant.target", _target(found))
@@ -59,7 +62,8 @@ def _service(one: Launch) -> str:
         f"WorkingDirectory={HOME}",
         f"EnvironmentFile=-{_SECRETS}",
         *environment,
-        f"ExecStart={_words(one.argv)}",
+        *_slices_are_told(one),
+        f"ExecStart={_words(one.argv, cards=_slices(one))}",
         f"ExecStartPost={_words(_wait(one))}",
         *([f"ExecStartPost={_words(one.after_start)}"] if one.after_start else []),
         f"TimeoutStartSec={LOAD_S}",
@@ -74,9 +78,25 @@ def _service(one: Launch) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _words(words: Sequence[str]) -> str:
-    """Through env, which looks in the service's own PATH; systemd itself would not."""
-    return " ".join(unit(word) for word in ("/usr/bin/env", *words))
+def _words(words: Sequence[str], cards: str = "") -> str:
+    """Through env, which looks in the service's own PATH; systemd itself would not. `cards`: a variable for env,
+    whose own variables systemd fills in."""
+    first = ("/usr/bin/env", f'"{cards}"') if cards else ("/usr/bin/env",)
+    return " ".join((*first, *(unit(word) for word in words)))
+
+
+def _slices(one: Launch) -> str:
+    """Which slices it sees; "" where its cards are whole ones, which have numbers (`Launch.card_variables`)."""
+    told = ",".join(f"${{{mig_variable(index)}}}" for index in one.cards)
+    return f"CUDA_VISIBLE_DEVICES={told}" if one.mig_profiles else ""
+
+
+def _slices_are_told(one: Launch) -> list[str]:
+    """Nothing starts where a slice was not named: with an empty list an engine would see no card, or all."""
+    if not one.mig_profiles:
+        return []
+    checks = [f'ExecStartPre=/usr/bin/env test -n "${{{mig_variable(index)}}}"' for index in one.cards]
+    return [f"EnvironmentFile={_SLICES}", *checks]
 
 
 def _wait(one: Launch) -> tuple[str, ...]:

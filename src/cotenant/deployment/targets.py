@@ -20,7 +20,7 @@ Exporter = Callable[[Plan], tuple[tuple[DeployFile, ...], tuple[str, ...]]]
 class Target:
     """One exporter: the module of this room, what it writes, the engines that it can start (None: all), whether
     replicas may share a card there, the module's function, whether models may take turns, and whether it can name
-    a MIG slice."""
+    a MIG slice (`mig`)."""
 
     module: str
     title: str
@@ -28,30 +28,29 @@ class Target:
     shares: bool = True
     function: str = "files"
     turns: bool = False
-    slices: bool = True
+    mig: bool = True
 
 
 TARGETS = {
     "commands": Target("commands", "shell scripts and env files, started in order"),
-    "systemd": Target("systemd", "systemd units", slices=False),
+    "systemd": Target("systemd", "systemd units"),
     "compose": Target("compose", "Docker Compose"),
     "kubernetes": Target("kubernetes", "Kubernetes: Deployments, shared cards by resource claims"),
     "kubernetes-time-slicing": Target(
         "kubernetes",
         "the same for the NVIDIA device plugin, on machines of one card",
         function="time_sliced_files",
-        slices=False,
+        mig=False,
     ),
-    "kserve": Target("kserve", "KServe: an InferenceService a model", shares=False, slices=False),
+    "kserve": Target("kserve", "KServe: an InferenceService a model", shares=False),
     "ray-serve": Target(
-        "ray_serve", "Ray Serve LLM, and a RayService", engines=("vllm",), shares=False, slices=False
+        "ray_serve", "Ray Serve LLM, and a RayService", engines=("vllm",), shares=False, mig=False
     ),
     "llama-swap": Target(
         "llama_swap",
         "llama-swap",
         engines=("vllm", "sglang", "tgi", "tensorrt-llm", "llama.cpp"),
         turns=True,
-        slices=False,
     ),
 }
 
@@ -97,10 +96,10 @@ def _check(plan: Plan, name: str, target: Target) -> None:
                 f"{name} cannot start {replica.engine} (replica {replica.id})",
                 hint=f"it starts {', '.join(engines)}; {_others(replica.engine)} start {replica.engine}",
             )
-        if not target.slices and any(device.is_slice for device in replica.devices):
+        if not target.mig and any(device.is_slice for device in replica.devices):
             raise UnsupportedError(
                 f"{name} cannot name the MIG slice of replica {replica.id}",
-                hint=f"use {' or '.join(other for other, one in TARGETS.items() if one.slices)}",
+                hint=f"use {' or '.join(other for other, one in TARGETS.items() if one.mig)}",
             )
     if plan.turns and not target.turns:
         both = " and ".join(plan.turns[0].models)

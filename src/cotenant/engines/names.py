@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cotenant.errors import UnsupportedError
+
 _FLAG = "--served-model-name"
 
 
@@ -16,8 +18,10 @@ def takes_several(engine: str) -> bool:
 
 
 def also_named(argv: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
-    """The argument vector with further names behind the first. Raises ValueError where there is no first."""
+    """The argument vector with further names behind the first. Raises UnsupportedError where there is no first."""
     if not names:
         return tuple(argv)
+    if _FLAG not in argv:
+        raise UnsupportedError(f"{argv[0]} answers to one name, and is to serve {' and '.join(names)} too")
     at = tuple(argv).index(_FLAG) + 2
     return (*argv[:at], *names, *argv[at:])

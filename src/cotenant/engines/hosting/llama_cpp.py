@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from cotenant.engines.hosting.rules import Hosting, Metrics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics
+
+
+def _adapter_fields(number: int | None, names: Sequence[str]) -> Mapping[str, Any]:
+    """tools/server/README.md: `lora` scales each adapter by its place; unasked, all of them apply at once."""
+    return {"lora": [{"id": place, "scale": float(place == number)} for place in range(len(names))]}
+
 
 HOSTING = Hosting(
     image=lambda version: f"ghcr.io/ggml-org/llama.cpp:server-cuda-b{version.parts[0]}",
@@ -12,4 +21,5 @@ HOSTING = Hosting(
     probe="curl",
     files_dir="/root/.cache/llama.cpp",
     metrics=lambda version: Metrics(queue="llamacpp:requests_deferred", flags=("--metrics",)),
+    adapter_requests=AdapterRequests(fields=_adapter_fields),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.workload import Adapter
@@ -17,6 +17,18 @@ class Beside(Protocol):
         self, settings: EngineSettings, model_path: str, adapters: Sequence[Adapter]
     ) -> tuple[str, str] | None:
         """(the name by which its arguments call the file, its text); None where it needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRequests:
+    """How a client asks a running engine for one of its LoRA adapters, all of them loaded at start.
+
+    `by_name`: the adapter's name stands where the model's would. Else `fields` gives what a request adds to the
+    model's name: (number of the adapter asked for, None for the base alone; the adapters' names) -> fields.
+    """
+
+    by_name: bool = False
+    fields: Callable[[int | None, Sequence[str]], Mapping[str, Any]] = lambda number, names: {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class Hosting:
     `files_dir` keeps downloads between runs. `token`: the variable that it reads the hub's token from.
     `own_ports`: flags that keep two of its servers on one machine from each other's sockets.
     `after_start`: the command that makes the model known, where starting the server does not.
+    `adapter_requests`: how one of several adapters is asked for; None where no request can, or none is known.
     """
 
     image: Callable[[Version], str]
@@ -59,6 +72,7 @@ class Hosting:
     beside: Beside | None = None
     file_suffix: str = ""  # what the file beside it is called, after the replica's name
     after_start: Callable[[str, str], tuple[str, ...]] | None = None  # (model, file) -> words
+    adapter_requests: AdapterRequests | None = None
 
 
 def tagged(repository: str, prefix: str = "") -> Callable[[Version], str]:

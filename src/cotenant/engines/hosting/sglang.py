@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from cotenant.domain.engine import Version
-from cotenant.engines.hosting.rules import Hosting, Metrics, tagged
+from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
 
 
 def _metrics(version: Version) -> Metrics:
@@ -16,6 +19,11 @@ def _metrics(version: Version) -> Metrics:
     )
 
 
+def _adapter_fields(number: int | None, names: Sequence[str]) -> Mapping[str, Any]:
+    """entrypoints/openai/serving_base.py: `lora_path` names the adapter, none is the base."""
+    return {} if number is None else {"lora_path": names[number]}
+
+
 HOSTING = Hosting(
     image=tagged("lmsysorg/sglang", "v"),
     entry_words=None,  # the image has none
@@ -24,4 +32,5 @@ HOSTING = Hosting(
     probe="python3",
     files_dir="/root/.cache/huggingface",
     metrics=_metrics,
+    adapter_requests=AdapterRequests(fields=_adapter_fields),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cotenant.domain.engine import Version
-from cotenant.engines.hosting.rules import Hosting, Metrics, tagged
+from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
 
 
 def _own_ports(version: Version, port: int) -> tuple[str, ...]:
@@ -22,4 +22,7 @@ HOSTING = Hosting(
     files_dir="/data",
     metrics=lambda version: Metrics(queue="tgi_queue_size"),
     own_ports=_own_ports,
+    adapter_requests=AdapterRequests(
+        by_name=True
+    ),  # router/src/server.rs: `model` is the adapter's id; others are the base
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cotenant.domain.engine import Version
-from cotenant.engines.hosting.rules import Hosting, Metrics, tagged
+from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
 
 
 def _metrics(version: Version) -> Metrics:
@@ -22,4 +22,5 @@ HOSTING = Hosting(
     probe="python3",
     files_dir="/root/.cache/huggingface",
     metrics=_metrics,
+    adapter_requests=AdapterRequests(by_name=True),  # entrypoints/openai/models: a name a LoRA module
 )
