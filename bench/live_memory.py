@@ -1,8 +1,8 @@
 """Predicted against measured memory of real llama-servers on a processor, over types of cache, slots and shapes.
 
 Weights and cache by the server's own log, the total by the kernel (RssAnon + RssFile of its process) after a
-prompt of two micro-batches. An error is a share of what was measured; the worst configuration counts, the median
-is beside it. Calibrated: factors by model family from every other configuration, judged on the rest.
+prompt of two micro-batches in every slot. An error is a share of what was measured; the worst one counts, the
+median is beside it. Calibrated: factors by model family from every other configuration, judged on the rest.
 """
 
 from __future__ import annotations
@@ -126,18 +126,24 @@ def _measure(file: Path, options: Mapping[str, object], log: Path) -> Measured:
     import cotenant
 
     told = {**options, "n_gpu_layers": 0, "ubatch_size": BATCH, "batch_size": BATCH}
+    if kind := programs.kind("llama.cpp"):
+        told["program"] = kind
     expected = cotenant.estimate(str(file), gpu="RTX-3090", engine="llama.cpp", options=told, calibration=False)
     launch = Launch(
-        "one", "one", "llama.cpp", str(expected.engine_version), str(file), expected.settings, free_port()
-    )
+        "one", "one", "llama.cpp", str(expected.engine_version), str(file), expected.settings, free_port(),
+        measured=True,
+    )  # fmt: skip
     engine = LiveEngine(launch, log=log, device_bytes=lambda _: None, start_s=180)
     try:
         engine.start()
         load = HttpLoad({"one": engine}, seed=1, vocabulary={"one": expected.model.vocab_size})
         loaded = engine.reading()
-        replies, readings, _ = load.send([Ask("one", 2 * BATCH, 2)], concurrency={"one": 1}, stop=lambda *_: "")
-        if replies[0].error:
-            raise CannotRunError(f"{file.name}: {replies[0].error}")
+        slots = expected.settings.max_num_seqs or 1
+        asked = [Ask("one", 2 * BATCH, 8)] * slots  # all at once: every slot is used
+        replies, readings, _ = load.send(asked, concurrency={"one": slots}, stop=lambda *_: "")
+        for reply in replies:
+            if reply.error:
+                raise CannotRunError(f"{file.name}: {reply.error}")
         peak = max((one for _, one in readings), key=lambda one: one.total_bytes)
         printed = terms.printed(engine.log())
     finally:

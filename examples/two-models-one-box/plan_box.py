@@ -19,7 +19,7 @@ from cotenant.report.document import plan_document
 from cotenant.units import MIB, format_bytes
 
 ENGINE = "llama.cpp"
-OPTIONS = {"ctx_size": 2048, "parallel": 2, "n_gpu_layers": 0}
+OPTIONS = {"ctx_size": 2048, "parallel": 2, "n_gpu_layers": 0, "program": "wheel"}
 BOX = Device(type="CPU", node=0, index=0, offer=0)
 CARD = "RTX-3090"  # an estimate is asked beside a card; with no layer on it, all is in host memory
 

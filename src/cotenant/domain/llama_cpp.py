@@ -16,7 +16,7 @@ class LlamaCppOptions:
     `tensor_split` are shares of the layers, one a GPU. `n_cpu_moe` keeps the experts of so many layers in host
     memory. `window_memory`: sliding layers keep so many tokens at least (Ollama's own engine). `n_rs_seq` are
     states kept to roll drafts back. `auto_batch`: `n_ubatch` is the most that it may be, fewer where weights leave
-    too little room (Ollama).
+    too little room (Ollama). `program` is the kind of program on the host ("native", "wheel"), None: nobody says.
     """
 
     n_ctx: int | None = None
@@ -38,3 +38,4 @@ class LlamaCppOptions:
     n_rs_seq: int = 0
     mmproj_bytes: int = 0
     draft_bytes: int = 0
+    program: str | None = None

@@ -143,7 +143,8 @@ class ModelSpec:
     `stored_bytes` is the exact size of the weights as stored, where headers were read; otherwise sizes are
     computed from `parameters` and the quantisation format. `quantization` names the format that the
     checkpoint is stored in ("" = unquantised), `cache_dtype` what it wants its KV cache kept in.
-    `max_model_len` is the longest sequence that the model takes.
+    `max_model_len` is the longest sequence that the model takes. `merges` are the pairs of a byte-pair
+    vocabulary, 0 for other kinds, None where nothing tells.
     """
 
     name: str
@@ -166,6 +167,7 @@ class ModelSpec:
     stored_bytes: int | None = None
     source: str = ""
     notes: tuple[str, ...] = field(default=())
+    merges: int | None = None
 
     @property
     def num_parameters(self) -> int:

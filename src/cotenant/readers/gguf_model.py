@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from cotenant.domain.model import ModelSpec, Role
 from cotenant.errors import FormatError, UnknownArchitectureError
-from cotenant.readers.gguf import GgufHeader
+from cotenant.readers.gguf import GgufHeader, Omitted
 from cotenant.readers.gguf_keys import GgufKeys
 from cotenant.readers.gguf_layers import (
     ENCODERS,
@@ -62,6 +62,7 @@ def gguf_model(header: GgufHeader, name: str, *, source: str = "") -> ModelSpec:
         stored_bytes=header.total_bytes,
         source=source,
         notes=_notes(keys),
+        merges=_merges(header),
     )
 
 
@@ -87,6 +88,16 @@ def _check_known(architecture: str) -> None:
         f"GGUF architecture {architecture[:60]!r} has no rules here{nearest}",
         hint="plan it from raw figures: {weights: 14GB, kv_per_token: 128KiB}",
     )
+
+
+def _merges(header: GgufHeader) -> int | None:
+    """How many pairs its vocabulary merges; 0 for a kind without pairs, None for a file without a vocabulary."""
+    kind, pairs = header.metadata.get("tokenizer.ggml.model"), header.metadata.get("tokenizer.ggml.merges")
+    if isinstance(pairs, tuple):
+        return len(pairs)
+    if isinstance(pairs, Omitted):
+        return pairs.length
+    return None if not isinstance(kind, str) or kind == "gpt2" else 0
 
 
 def _stored_as(header: GgufHeader) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ _CALLED = {
     "sglang": "python3",
     "ollama": "ollama",
 }
+_WHEEL = "llama_wheel.py"
+_BINARY = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")  # Linux, macOS, Windows
 _told: dict[str, str] = {}
 
 
@@ -40,5 +43,34 @@ def program(engine: str) -> tuple[str, ...]:
     if found is not None:
         return (found,)
     if engine == "llama.cpp" and find_spec("xllamacpp") is not None:
-        return (sys.executable, "-P", str(Path(__file__).with_name("llama_wheel.py")))
+        return (sys.executable, "-P", str(Path(__file__).with_name(_WHEEL)))
     return (called,)
+
+
+def kind(engine: str) -> str | None:
+    """What kind of program `program(engine)` is: ``native`` or ``wheel`` (a library in an interpreter), None where
+    it cannot be told. A script is followed to the program that it names."""
+    if engine != "llama.cpp":
+        return None
+    words = program(engine)
+    return _kind_of(Path(words[-1]), 3)
+
+
+def _kind_of(path: Path, depth: int) -> str | None:
+    if path.name == _WHEEL:
+        return "wheel"
+    try:
+        with path.open("rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return None
+    if head.startswith(_BINARY):
+        return "native" if "python" not in path.name else None
+    if not head.startswith(b"#!") or not depth:
+        return None
+    # the script's own interpreter stands in its first line
+    named = re.findall(
+        r"(?:(?<=\s)|(?<=[\"'=]))/[^\s\"';&|]+", head.partition(b"\n")[2].decode("utf-8", "replace")
+    )
+    found = (_kind_of(Path(one), depth - 1) for one in named if Path(one).is_file())
+    return next((one for one in found if one is not None), None)

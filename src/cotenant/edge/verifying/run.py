@@ -10,12 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from cotenant.domain.calibration import DECODE, FIRST_TOKEN, CalibrationProfile
+from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.domain.verification import Finding, Held, ReplicaVerified, Verification
 from cotenant.edge.calibrations import keep
+from cotenant.edge.engines import programs
 from cotenant.edge.store import data_dir
 from cotenant.edge.verifying.asked import Asked
 from cotenant.edge.verifying.devices import DeviceSource, check_hardware
@@ -152,12 +154,20 @@ def _opened(replica: ReplicaPlan) -> tuple[LoadedModel | None, Estimate | None, 
         card = open_gpu("A100-80GB-SXM" if works_on_host(replica) else replica.devices[0].type)
         served = served_format(loaded, replica.quantization or None, card, engine=engine, version=version)
         found = estimate_memory(
-            loaded.spec, card, replica.settings, engine=engine, version=version, format=served.format,
+            loaded.spec, card, _as_run(replica), engine=engine, version=version, format=served.format,
             used_bytes=replica.beside_bytes, model_path=replica.checkpoint,
         )  # fmt: skip
     except CotenantError as error:
         return loaded, None, f"{replica.id}: {error.message}"
     return loaded, found, ""
+
+
+def _as_run(replica: ReplicaPlan) -> EngineSettings:
+    """Its settings, with the kind of program that would be started here where the plan tells none."""
+    settings = replica.settings
+    if settings.llama_cpp is None or settings.llama_cpp.program:
+        return settings
+    return replace(settings, llama_cpp=replace(settings.llama_cpp, program=programs.kind(replica.engine)))
 
 
 def _open_questions(opened: Mapping[str, tuple[LoadedModel | None, Estimate | None, str]]) -> tuple[str, ...]:

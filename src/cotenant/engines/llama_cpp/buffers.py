@@ -60,7 +60,7 @@ def allocation(
         weights=weights.get(HOST, 0),
         kv_cache=caches.get(HOST, 0),
         compute=host_compute(model, options, build, placement) + output_bytes(model, options),
-        runtime=process_bytes(model.vocab_size, model.family),
+        runtime=process_bytes(model, options),
         computed=host_interval(model, options, build, placement).shifted(output_bytes(model, options)),
     )
     slots = options.n_parallel or 1

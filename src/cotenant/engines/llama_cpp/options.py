@@ -8,6 +8,7 @@ from typing import Any
 
 from cotenant.domain.llama_cpp import ALL_LAYERS, LlamaCppOptions
 from cotenant.engines.llama_cpp.cache import TYPES
+from cotenant.engines.llama_cpp.process import PROGRAMS
 from cotenant.errors import CotenantError, InputError, InputErrors
 from cotenant.units import parse_bytes
 
@@ -41,6 +42,12 @@ def cache_type(value: object) -> str:
     """A type of ggml that a cache may have."""
     if str(value) not in TYPES:
         raise ValueError(f"one of {', '.join(TYPES)}")
+    return str(value)
+
+
+def _program(value: object) -> str:
+    if str(value) not in PROGRAMS:
+        raise ValueError(f"one of {', '.join(PROGRAMS)}")
     return str(value)
 
 
@@ -88,6 +95,7 @@ WORDS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "override_tensor": ("n_cpu_moe", _overridden),
     "mmproj_size": ("mmproj_bytes", parse_bytes),
     "model_draft_size": ("draft_bytes", parse_bytes),
+    "program": ("program", _program),
 }
 _SHORT = {
     "ngl": "n_gpu_layers", "c": "ctx_size", "np": "parallel", "b": "batch_size", "ub": "ubatch_size",
