@@ -205,8 +205,10 @@ def test_the_package_itself_answers_in_the_same_unit(
     exact = roofline(
         open_model(model).spec, card, engine=engine, format=find_format(format), tensor_parallel_size=ranks
     )
-    for batch, context, seconds in found.decode:
-        assert 1 / 4 < seconds / exact.decode_step_s(batch, batch * context) < 4
+    held = [load for load in found.decode if exact.held_bytes(load[0], load[0] * load[1]) <= card.cuda_bytes.value]
+    assert len(held) > len(found.decode) / 2
+    for batch, context, seconds in held:
+        assert 1 / 3 < seconds / exact.decode_step_s(batch, batch * context) < 3
 
 
 @needs_it

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import log
+from dataclasses import replace
+from math import log, sqrt
 
 import pytest
 from hypothesis import given
@@ -64,12 +65,50 @@ def test_what_errors_do_not_explain_is_not_followed() -> None:
     assert moved(5.6) < 0.05  # 5.6 times too long stands in one such database for FP4 on a GB200
 
 
-def test_agreement_narrows_the_interval_and_contradiction_widens_it() -> None:
+def width(decode: float, prefill: float = 1.0) -> float:
+    """The interval of both as a share of ours, in the logarithm."""
     exact = plain()
-    agreed, apart = (combined(exact, other(exact, factor)) for factor in (1.05, 4.0))
-    assert agreed.high / agreed.low < 0.9 * exact.high / exact.low
-    assert apart.high / apart.low > exact.high / exact.low
-    assert agreed.low < 1 < agreed.high
+    found = combined(exact, other(exact, decode, prefill))
+    assert log(found.low) / log(exact.low) == pytest.approx(log(found.high) / log(exact.high))
+    return log(found.high) / log(exact.high)
+
+
+def test_agreement_narrows_the_interval_as_a_weighted_mean_does() -> None:
+    ours, theirs = log(1 + OWN_ERROR), log(1.18)
+    assert width(1.05, 1.05) == pytest.approx(theirs / sqrt(ours**2 + theirs**2))  # 0.79
+
+
+def test_contradiction_leaves_ours_and_is_not_charged_twice() -> None:
+    """Four times: d = 1.386, our deviation 0.190; sqrt(1 - (0.190 / 1.386)^2) of our interval is left."""
+    assert width(4.0) == pytest.approx(sqrt(1 - (log(1 + OWN_ERROR) / 0.6745 / log(4)) ** 2))
+    assert 0.99 < width(4.0) < width(100.0) < 1
+
+
+def test_a_prefill_that_differs_keeps_the_interval_open_too() -> None:
+    assert width(1.0, 5.0) == pytest.approx(width(5.0, 1.0))
+    assert width(1.0, 5.0) > 0.99 > 0.8 > width(1.0, 1.0)
+
+
+@given(st.floats(1, 50), st.floats(1, 50), st.floats(0.05, 1))
+def test_the_more_they_differ_the_wider_and_never_wider_than_ours(near: float, far: float, error: float) -> None:
+    exact = plain()
+    widths = [
+        log(combined(exact, other(exact, one, two, error)).high) / log(exact.high)
+        for one, two in ((1.0, 1.0), (min(near, far), 1.0), (near, far), (max(near, far), max(near, far)))
+    ]
+    assert widths == pytest.approx(sorted(widths))
+    assert 0 < widths[0] <= widths[-1] <= 1
+
+
+def test_loads_that_the_card_cannot_hold_say_nothing() -> None:
+    """16 GB of weights and 131 KB a token: 256 sequences of 1,024 tokens are 34 GB more, of 8,192 275 GB."""
+    exact = plain()
+    assert exact.held_bytes(1, 1024) == pytest.approx(15.01e9 + 1024 * 131_072, rel=1e-3)
+    told = other(exact, 1.1)
+    wild = replace(told, decode=(*told.decode, *((256, 8192, 99.0),) * 5))
+    assert combined(exact, wild, 80e9).decode_factor == pytest.approx(combined(exact, told).decode_factor)
+    assert combined(exact, wild).decode_factor != pytest.approx(combined(exact, told).decode_factor)
+    assert combined(exact, wild, 1e9) == exact  # nothing fits at all: ours alone
 
 
 def test_prefills_follow_their_own_factor() -> None:

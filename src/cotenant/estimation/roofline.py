@@ -93,6 +93,11 @@ class Roofline:
             found += p * ((products + attention / attending + extra) * self.prefill_factor)
         return found
 
+    def held_bytes(self, batch: float, context_tokens: float) -> float:
+        """Bytes of one rank: the weights that steps may read, and the cache of `batch` sequences."""
+        cached = batch * (self._past_bytes(batch, context_tokens) + self.state_bytes)
+        return self.weights_bytes + self.expert_bytes + cached
+
     def active_experts(self, tokens: float) -> float:
         """Expected number of distinct experts a layer that `tokens` tokens reach: E (1 - (1 - k/E)^tokens)."""
         if not self.num_experts:
@@ -106,11 +111,16 @@ class Roofline:
         return read * self.matmul_factor / self.weight_rate
 
     def _cache_s(self, batch: float, context_tokens: float) -> float:
+        read = self._past_bytes(batch, context_tokens)
+        return batch * (read + 2 * self.state_bytes) / self.cache_rate  # a state is read and written back
+
+    def _past_bytes(self, batch: float, context_tokens: float) -> float:
+        """What a step reads of one sequence's past, beside its state."""
         mean = context_tokens / batch if batch else 0.0
         read = 0.0
         for layer in self.cache:
             read += layer.bytes_per_token * (mean if layer.window is None else min(mean, layer.window))
-        return batch * (read + 2 * self.state_bytes) / self.cache_rate  # a state is read and written back
+        return read
 
 
 def _norm(first: float, second: float) -> float:

@@ -89,7 +89,7 @@ def roofline(
     asked = second_source_in_force()
     name = format.name if format is not None else ""
     other = asked and asked(StepQuestion(model, gpu.name, engine, name, ranks, kv_cache_dtype))
-    return combined(exact, other) if other else exact
+    return combined(exact, other, gpu.cuda_bytes.value) if other else exact
 
 
 def step_times(
