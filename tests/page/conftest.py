@@ -78,19 +78,39 @@ def size(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+class Windows:
+    """One context a kind of window: what it has loaded once it need not load again, as in anybody's browser."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._kept: dict[str, Any] = {}
+
+    def page(self, size: str, options: dict[str, Any]) -> Any:
+        """A new page, as `size` and `options` say."""
+        wide, high = SIZES[size]
+        wanted = {"locale": "en-GB", "permissions": ["clipboard-read", "clipboard-write"]} | options
+        key = f"{size} {sorted(wanted.items())}"
+        if key not in self._kept:
+            self._kept[key] = self._browser.new_context(viewport={"width": wide, "height": high}, **wanted)
+            self._kept[key].set_default_timeout(PATIENCE_MS)
+        return self._kept[key].new_page()
+
+
+@pytest.fixture(scope="session")
+def windows(browser: Any) -> Windows:
+    """The windows of the whole run."""
+    return Windows(browser)
+
+
 @pytest.fixture
-def open_page(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
+def open_page(windows: Windows, server: str) -> Iterator[Callable[..., Any]]:
     """Opens the page and waits for its first answer. What the page complains of fails the test."""
-    contexts: list[Any] = []
+    pages: list[Any] = []
     complaints: list[str] = []
 
     def opened(size: str = "desk", *, at: str = "", wait: bool = True, **options: Any) -> Any:
-        wide, high = SIZES[size]
-        options = {"locale": "en-GB", "permissions": ["clipboard-read", "clipboard-write"]} | options
-        context = browser.new_context(viewport={"width": wide, "height": high}, **options)
-        context.set_default_timeout(PATIENCE_MS)
-        contexts.append(context)
-        page = context.new_page()
+        page = windows.page(size, options)
+        pages.append(page)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
         page.goto(at if at.startswith("http") else server + at)
@@ -99,8 +119,9 @@ def open_page(browser: Any, server: str) -> Iterator[Callable[..., Any]]:
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.evaluate("localStorage.clear()")
+        page.close()
     assert not complaints
 
 

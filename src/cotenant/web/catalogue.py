@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from cotenant.web.documents import compact
+from cotenant.web.shelf import UPLOAD_BYTES
 
 if TYPE_CHECKING:
     from cotenant.catalogue.models import ModelEntry
@@ -33,6 +34,8 @@ def catalogue_document() -> dict[str, Any]:
         "tasks": list(TASKS),
         "policies": _policies(),
         **_conditions(),
+        "defaults": _defaults(),
+        "upload_bytes": UPLOAD_BYTES,
         "examples": _examples(),
         "first_example": FIRST,
     }
@@ -61,6 +64,14 @@ def _conditions() -> dict[str, list[str]]:
     from cotenant.simulation.conditions import DISPATCHES, PREEMPTS
 
     return {"dispatches": list(DISPATCHES), "preempts": list(PREEMPTS)}
+
+
+def _defaults() -> dict[str, str]:
+    """What a fleet file means where it leaves something out, as it would be written there."""
+    from cotenant.readers.fleet_schema import published
+
+    told = published()["properties"]
+    return {name: told[name]["default"] for name in ("headroom", "kv_overflow")}
 
 
 def _engines() -> tuple[str, ...]:

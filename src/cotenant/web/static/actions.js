@@ -58,14 +58,12 @@ export const changePool = (number, change) =>
 
 export const removePool = (number) => setFleet((fleet) => ({ ...fleet, gpus: fleet.gpus.filter((_, at) => at !== number) }));
 
-const HEAD = 24 * 2 ** 20; // of a GGUF: its metadata and the table of tensors end well before this
-
-/** A dropped or chosen file: a config.json whole, of a GGUF the head alone. */
+/** A dropped or chosen file: a config.json whole, of a GGUF the head alone, as much as the server reads. */
 export const upload = guarded(async (file) => {
   say(t("reading", { name: file.name }));
   const gguf = file.name.toLowerCase().endsWith(".gguf");
   const body = gguf
-    ? { gguf: await base64(file.slice(0, HEAD)), size_bytes: file.size, name: file.name.slice(0, 200) }
+    ? { gguf: await base64(file.slice(0, get().catalogue.upload_bytes)), size_bytes: file.size, name: file.name.slice(0, 200) }
     : { config: await file.text(), name: file.name.slice(0, 200) };
   const found = await ask("models", body);
   addModel(found.id, found.name ?? file.name);
@@ -90,34 +88,48 @@ export const standing = ({ checked, plan } = get()) => checked?.plan ?? plan;
 /* ---- long questions ---- */
 
 async function work(kind, path, body) {
-  await get().work?.stop?.();
-  const mine = { kind, lines: [], cost: null, bound: null, gap: null, stop: null };
-  set({ work: mine, faults: [] });
-  const still = () => get().work?.token === mine.token;
-  mine.token = Symbol(kind);
+  await stopWork();
   const tell = (told) => {
-    if (!still()) return;
+    if (get().work?.token !== token) return;
     const { message, ...figures } = told.progress ?? told;
     set(({ work: now }) => ({ work: { ...now, ...figures, lines: message ? [...now.lines.slice(-4), message] : now.lines } }));
   };
+  const token = Symbol(kind);
+  const { result, stop } = job(path, body, tell);
+  set({ work: { kind, token, stop, lines: [], cost: null, bound: null, gap: null }, faults: [] });
   try {
-    return await job(path, body, tell, (stop) => still() && set(({ work: now }) => ({ work: { ...now, stop } })));
+    return await result;
   } finally {
-    if (still()) set({ work: null });
+    if (get().work?.token === token) set({ work: null });
   }
 }
 
-export function stopWork() {
-  get().work?.stop?.();
+export async function stopWork() {
+  const { work: running } = get();
   set({ work: null });
+  await running?.stop();
 }
 
-/** Plan the fleet; `text` may be a fleet file as an example holds it. */
+/** What an answer is about: it is another question once one of these has changed. */
+const subject = () => [get().fleet, get().plan, get().checked];
+const changedSince = (before) => subject().some((one, at) => one !== before[at]);
+const sayChanged = () => set({ faults: [{ error: t("changedMeanwhile"), hint: "", path: "" }] });
+
+/** Plan the fleet; `text` may be a fleet file as an example holds it. What was changed meanwhile stays as it is: sliders
+ *  and lists stay where they are beside the answer, and of a move by hand the answer says nothing, so that one stays. */
 export const solve = guarded(async (text) => {
-  const asked = text ?? get().fleet;
-  const plan = await work("solve", "plan", { fleet: asked });
+  const { fleet, tune, checked } = get();
+  const plan = await work("solve", "plan", { fleet: text ?? fleet });
   if (!plan) return;
-  set({ plan, fleet: plan.fleet ?? get().fleet, stale: false, answers: {}, tune: {}, checked: null, replay: null, exported: null, picked: keepPicked(plan) });
+  const now = get();
+  if (now.checked !== checked) {
+    sayChanged();
+    return;
+  }
+  const turned = now.fleet !== fleet || now.tune !== tune;
+  const mine = turned ? { stale: true } : { fleet: plan.fleet ?? now.fleet, stale: false, answers: {}, tune: {} };
+  set({ plan, ...mine, checked: null, replay: null, exported: null, picked: keepPicked(plan) });
+  if (turned) for (const replica of plan.replicas) if (now.answers[replica.id]) reckon(replica, performance.now());
   say(t("solved"));
   if (get().tab === "export") exportTo(get().target);
 });
@@ -129,10 +141,12 @@ function keepPicked(plan) {
 
 export const replay = guarded(async () => {
   const { fleet, policy, seed, conditions, stale } = get();
-  const plan = standing();
-  const asked = !plan || stale || !TOGETHER.includes(policy) ? { fleet } : { plan };
-  const found = await work("replay", "simulate", { ...asked, policy, seed, ...said(conditions) });
-  if (found) set({ replay: found });
+  const [plan, before] = [standing(), subject()];
+  const played = !plan || stale || !TOGETHER.includes(policy) ? { fleet } : { plan };
+  const found = await work("replay", "simulate", { ...played, policy, seed, ...said(conditions) });
+  if (!found) return;
+  if (changedSince(before)) sayChanged();
+  else set({ replay: found });
 });
 
 /** Conditions as the server takes them: what is left empty is not said, failures are a list. */
@@ -154,7 +168,9 @@ export const exportTo = guarded(async (target) => {
   const plan = standing();
   if (!plan) return;
   const found = await ask("deploy", { plan, target });
-  if (get().target === target) set({ exported: found });
+  if (get().target !== target) return;
+  if (standing() === plan) set({ exported: found });
+  else await exportTo(target);
 });
 
 /* ---- sliders ---- */
@@ -223,7 +239,7 @@ export function question(replica, state = get()) {
     kv_cache_dtype: kv === "auto" ? undefined : kv,
     max_model_len: replica.engine.startsWith("vllm") && longest * 2 <= replica.max_model_len ? replica.max_model_len : undefined,
     gpu_memory_utilization: tuned.utilisation,
-    adapters: adapters?.length ? adapters : undefined,
+    adapters: adapters?.length ? adapters : undefined, speculative_config: model.speculative_config ?? undefined,
     concurrent: traffic.concurrent, context_tokens: traffic.context_tokens,
     requests_per_second: traffic.requests_per_second, input_tokens: traffic.input_tokens, output_tokens: traffic.output_tokens,
     ttft: model.slo?.ttft, tpot: model.slo?.tpot, percentile: model.slo?.percentile, kv_overflow: state.fleet.kv_overflow,
@@ -240,7 +256,7 @@ function reckon(replica, at) {
   if (!estimates.has(replica.id)) estimates.set(replica.id, newest("estimate"));
   estimates.get(replica.id)(asked).then((document) => {
     if (!document) return; // a newer question is on its way
-    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: asked.gpu_memory_utilization !== undefined, said: t("kvNeeded", { share: asked.kv_overflow ?? "1%" }) } }, faults: [] }));
+    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: asked.gpu_memory_utilization !== undefined, said: t("kvNeeded", { share: asked.kv_overflow ?? get().catalogue.defaults.kv_overflow }) } }, faults: [] }));
     measured(at);
   }, blame);
 }
@@ -259,18 +275,25 @@ function asPlanned(replica) {
   const model = get().fleet.models.find((one) => one.name === replica.model);
   const adapters = model?.adapters?.map(({ name, rank }) => ({ name, rank }));
   const kept = ["engine", "quantization", "tensor_parallel_size", "pipeline_parallel_size", "max_model_len", "max_num_seqs",
-    "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_memory_bytes"];
-  const words = Object.fromEntries(kept.map((key) => [key, replica[key] ?? undefined]));
+    "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_memory_bytes", "decode_context_parallel_size", "block_size",
+    "enforce_eager", "enable_expert_parallel", "enable_prefix_caching", "max_loras", "max_lora_rank"];
+  const settings = Object.fromEntries(kept.map((key) => [key, replica[key] ?? undefined]));
   const kv = replica.kv_cache_dtype === "auto" ? undefined : replica.kv_cache_dtype;
-  return without({ ...words, model: model?.model ?? replica.model_id, gpu: replica.devices[0]?.type, kv_cache_dtype: kv, adapters: adapters?.length ? adapters : undefined });
+  return without({ ...settings, model: model?.model ?? replica.model_id, gpu: replica.devices[0]?.type, kv_cache_dtype: kv, adapters: adapters?.length ? adapters : undefined,
+    speculative_config: model?.speculative_config ?? undefined });
 }
 
-/** Where each byte of a replica as planned comes from, asked once when somebody looks. */
+/** Where each byte of a replica as planned comes from, asked once when somebody looks; again where it failed. */
 const reasons = new Map();
 export async function reasonsOf(replica) {
-  const key = `${get().plan.input_hash} ${replica.id} ${replica.devices[0]?.type}`;
+  const words = asPlanned(replica);
+  const key = JSON.stringify(words);
   if (!reasons.has(key)) {
-    reasons.set(key, ask("estimate", asPlanned(replica)).catch(() => null));
+    const forget = () => {
+      reasons.delete(key);
+      return null;
+    };
+    reasons.set(key, ask("estimate", words).catch(forget));
   }
   return reasons.get(key);
 }
@@ -286,6 +309,7 @@ export const move = guarded(async (id, card) => {
   const found = await checks({ plan: checked?.plan ?? plan, fleet, move: { replica: id, gpu: { node: card.node, index: card.index, type: card.type } } });
   if (!found) return;
   set({ checked: found, replay: null, exported: null });
+  if (get().fleet !== fleet) recheckSoon();
   say(found.ok ? t("moveOk") : `${t("moveBad")} ${found.breaks.join("; ")}`);
   if (get().tab === "export") exportTo(get().target);
 });

@@ -21,11 +21,12 @@ function Replica({ one, colour, moved }) {
       !moved && one.ttft_s && t("latency", { ttft: seconds(one.ttft_s[1]), tpot: seconds(one.tpot_s?.[1]) })].filter(Boolean).join(" · ")}</p>
     ${moved ? html`<p>${t("moved")}</p>` : html`<p lang="en">${one.why}</p>`}
     ${!moved && one.runner_up && html`<p class="quiet" lang="en">${one.runner_up}</p>`}
-    <${Code} text=${one.command} /></li>`;
+    <${Code} text=${one.command} words /></li>`;
 }
 
-/** Text to take away, with a button that copies it. */
-export function Code({ text, label }) {
+/** Text to take away, with a button that copies it. Lines are as they are, and scroll; `words`: one long line, which
+ *  breaks between words alone, never inside a flag. */
+export function Code({ text, label, words }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
     await navigator.clipboard?.writeText(text).catch(() => {});
@@ -33,5 +34,5 @@ export function Code({ text, label }) {
     setTimeout(() => setDone(false), 1500);
   };
   return html`<div class="code"><button class="plain" onClick=${copy} aria-label=${label ? `${t("copy")} ${label}` : t("copy")}>${done ? t("copied") : t("copy")}</button>
-    <pre tabindex="0" aria-label=${label ?? t("command")}><code>${text}</code></pre></div>`;
+    <pre tabindex="0" class=${words ? "words" : ""} aria-label=${label ?? t("command")}><code>${words ? text.split(/( +)/).map((one, at) => (at % 2 ? one : html`<span key=${at}>${one}</span>`)) : text}</code></pre></div>`;
 }

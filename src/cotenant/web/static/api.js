@@ -9,12 +9,16 @@ export class Problem extends Error {
   }
 }
 
+/** This tab, so that it takes turns with others behind the same address. */
+const TAB = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
 /** GET or POST `path`; the parsed answer. Raises Problem, or AbortError where `signal` says so. */
-export async function ask(path, body, { signal, method, raw, headers } = {}) {
-  const options = { method: method ?? (body === undefined ? "GET" : "POST"), signal };
-  if (headers) options.headers = headers;
-  if (raw) Object.assign(options, { body, headers: raw });
-  else if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+export async function ask(path, body, { signal, method, headers } = {}) {
+  const options = { method: method ?? (body === undefined ? "GET" : "POST"), signal, headers: { "X-Client": TAB, ...headers } };
+  if (body !== undefined) {
+    options.body = JSON.stringify(body);
+    options.headers["Content-Type"] = "application/json";
+  }
   let answer;
   try {
     answer = await fetch(`/api/${path}`, options);
@@ -52,22 +56,39 @@ export function newest(path) {
 }
 
 /**
- * Start a job and follow it to its end. `tell` gets each progress event. The promise is of its result; `stop` is
- * set to a function that cancels it on the server.
+ * Start a job and follow it to its end: `{result, stop}`. `tell` gets each progress event. `result` is a promise, of
+ * null once it was stopped; `stop` may be called at any time, before the server has even said which job it is.
  */
-export async function job(path, body, tell, onStart = () => {}) {
-  const { job: id } = await ask(path, body);
-  onStart(() => ask(`jobs/${id}`, undefined, { method: "DELETE" }).catch(() => {}));
-  await followed(id, tell);
-  for (;;) {
-    const found = await ask(`jobs/${id}`);
-    if (found.state === "done") return found.result ?? (await ask(`jobs/${id}/result`));
-    if (found.state === "cancelled") return null;
-    await new Promise((resume) => setTimeout(resume, 150));
-  }
+export function job(path, body, tell) {
+  let id = null;
+  let stopped = false;
+  let end;
+  const ended = new Promise((resolve) => (end = resolve));
+  const cancel = () => ask(`jobs/${id}`, undefined, { method: "DELETE" }).catch(() => {});
+  const run = async () => {
+    id = (await ask(path, body)).job;
+    if (stopped) return cancel();
+    await followed(id, tell, ended);
+    for (;;) {
+      if (stopped) return null;
+      const found = await ask(`jobs/${id}`);
+      if (found.state === "done") return found.result ?? (await ask(`jobs/${id}/result`));
+      if (found.state === "failed") throw new Problem(found.errors);
+      if (found.state === "cancelled") return null;
+      await new Promise((resume) => setTimeout(resume, 150));
+    }
+  };
+  const stop = async () => {
+    stopped = true;
+    end(null);
+    if (id) await cancel();
+  };
+  const running = run();
+  running.catch(() => {}); // heard of below, or of nobody's interest once it was stopped
+  return { result: Promise.race([ended, running]), stop };
 }
 
-function followed(id, tell) {
+function followed(id, tell, stopped) {
   return new Promise((resolve) => {
     const events = new EventSource(`/api/jobs/${id}/events`);
     const end = () => {
@@ -87,5 +108,6 @@ function followed(id, tell) {
     events.addEventListener("progress", read);
     for (const name of ["done", "failed", "cancelled", "end"]) events.addEventListener(name, end);
     events.onerror = end; // then the job is asked for directly
+    stopped.then(end);
   });
 }

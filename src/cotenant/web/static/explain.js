@@ -30,7 +30,7 @@ function Found({ found }) {
   return html`<article class="found"><h3 lang="en">${found.cause || found.verdict}</h3>
     ${bad && html`<p class="bad">${t("shortfall", { size: gib(found.shortfall_bytes, 2) })}</p>`}
     ${found.per_gpu.map((share) => html`<${Share} key=${share.name} share=${share} />`)}
-    ${found.changes.length > 0 && html`<h4>${t("changes")}</h4><ul class="changes" lang="en">${found.changes.map((one, at) => html`<li key=${at}><${Code} text=${`${one.argument || one.flag} ${one.becomes === true ? "" : (one.becomes ?? "")}`.trim()} label=${one.argument || one.flag} />
+    ${found.changes.length > 0 && html`<h4>${t("changes")}</h4><ul class="changes" lang="en">${found.changes.map((one, at) => html`<li key=${at}><${Code} text=${`${one.argument || one.flag} ${one.becomes === true ? "" : (one.becomes ?? "")}`.trim()} label=${one.argument || one.flag} words />
       <span class="quiet small">${[one.was != null && t("was", { value: one.was }), one.spare_bytes != null && t("toSpare", { size: gib(one.spare_bytes, 2) })].filter(Boolean).join(" · ")}</span></li>`)}</ul>`}
     ${(found.advice ?? []).map((one, at) => html`<p key=${at} lang="en">${one}</p>`)}
     ${found.assumed?.length > 0 && html`<p class="quiet small" lang="en">${found.assumed.join("; ")}</p>`}</article>`;

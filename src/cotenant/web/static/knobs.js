@@ -11,8 +11,8 @@ export function Knobs({ state }) {
   const plan = standing(state);
   const replica = plan?.replicas.find((one) => one.id === picked);
   const model = replica && fleet.models.find((one) => one.name === replica.model);
-  const held = 100 * (1 - shareOf(fleet.kv_overflow, 0.01));
-  const headroom = 100 * shareOf(fleet.headroom, 0.12);
+  const held = 100 * (1 - shareOf(fleet.kv_overflow ?? catalogue.defaults.kv_overflow));
+  const headroom = 100 * shareOf(fleet.headroom ?? catalogue.defaults.headroom);
   const answer = state.answers[picked]?.document;
   return html`<section class="knobs" aria-labelledby="knobs-head">
     <div class="knobs-head"><h2 id="knobs-head">${replica ? t("knobsOf", { name: replica.id }) : t("knobs")}</h2>

@@ -1,5 +1,5 @@
 /** The page's whole state as a link: JSON, deflated, base64url, after the hash, so that no server sees it. */
-const KEPT = ["fleet", "plan", "checked", "tune", "tab", "policy", "seed", "conditions", "target", "picked"];
+const KEPT = ["fleet", "plan", "stale", "checked", "tune", "tab", "policy", "seed", "conditions", "target", "picked"];
 const MARK = "1.";
 const LARGEST = 4e6; // characters of JSON that a link may unfold to
 

@@ -1,7 +1,7 @@
 /** Starts the page: the link's state or the first example, then the catalogue, then the answer. */
 import { ask } from "./api.js";
 import { App } from "./app.js";
-import { blame, solve } from "./actions.js";
+import { blame, solve, stopWork } from "./actions.js";
 import { decode } from "./link.js";
 import { get, listen, set } from "./store.js";
 import { html, render } from "./view.js";
@@ -58,5 +58,8 @@ async function start() {
 start().catch(blame);
 addEventListener("hashchange", async () => {
   const link = await linked(blame);
-  if (link) set({ plan: null, tune: {}, checked: null, ...link, answers: {}, replay: null, exported: null });
+  if (!link) return;
+  await stopWork();
+  set({ plan: null, stale: false, tune: {}, checked: null, ...link, answers: {}, replay: null, exported: null });
+  if (!link.plan) await solve();
 });

@@ -1,5 +1,5 @@
 /** One chart by uPlot, which is loaded when the first one is drawn. Lines differ in colour and in their dashes. */
-import { html, useEffect, useRef } from "./view.js";
+import { html, t, useEffect, useRef } from "./view.js";
 
 const DASHES = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 4], [1, 2], [12, 4], [6, 2, 1, 2]];
 let library = null;
@@ -48,9 +48,15 @@ function options(holder, series, unit, xUnit) {
   return {
     width: Math.max(200, holder.clientWidth), height: HEIGHT, cursor: { y: false, points: { size: 6 } }, scales: { x: { time: false }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } },
     legend: { live: true }, axes: [{ ...axis, size: 34 }, { ...axis, size: 48 }],
-    series: [{ label: xUnit, value: (_, value) => (value === null ? "–" : Number(value.toPrecision(4)).toString()) },
-      ...series.map((one) => ({ label: one.name, stroke: resolved(holder, `var(--c${one.colour})`), dash: DASHES[one.colour], width: 2, spanGaps: true, points: { show: false }, value: (_, value) => text(value) }))],
+    series: [{ label: xUnit, value: (_, value, __, at) => (at === null || at === undefined ? "" : Number(value.toPrecision(4)).toString()) },
+      ...series.map((one) => ({ label: one.name, stroke: resolved(holder, `var(--c${one.colour})`), dash: DASHES[one.colour], width: 2, spanGaps: true, points: { show: false }, value: (_, value, __, at) => (at === null || at === undefined ? atRest(one.values, text) : text(value)) }))],
   };
+}
+
+/** What the legend says while nobody points at the plot: the highest value. */
+function atRest(values, text) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  return known.length ? t("peak", { value: text(Math.max(...known)) }) : "–";
 }
 
 /** A CSS colour as the canvas knows it: variables and light-dark() are worked out by the browser. */

@@ -10,7 +10,7 @@ export const cardKey = (card) => `${card.type} ${card.node}.${card.index}`;
 export function scene(state) {
   const { plan, fleet, catalogue } = state;
   const models = fleet.models.map((one) => one.name);
-  const headroom = shareOf(fleet.headroom, 0.12);
+  const headroom = shareOf(fleet.headroom ?? catalogue?.defaults.headroom);
   const cards = (state.checked?.gpus ?? plan?.gpus ?? []).map((gpu) => {
     const parts = [...(gpu.replicas ?? []).map((share) => part(share, state, models)), ...(gpu.sleepers ?? []).map((share) => sleeper(share, state, models))];
     const capacity = gpu.capacity_bytes;

@@ -39,8 +39,8 @@ export function priceOf(text) {
   return found ? Number(found[1]) : null;
 }
 
-/** "12%" -> 0.12. */
-export function shareOf(text, otherwise) {
+/** "12%" -> 0.12; 0 where it is none. */
+export function shareOf(text) {
   const found = /^\s*([0-9.]+)\s*%\s*$/.exec(text ?? "");
-  return found ? Number(found[1]) / 100 : otherwise;
+  return found ? Number(found[1]) / 100 : 0;
 }

@@ -55,5 +55,6 @@ export const en = {
   rename: "Name of {name}", phoneMove: "Move {name}", loading: "Loading …",
   notUsed: "{capacity}, not used", asleep: "asleep", kvNeeded: "what the traffic needs; overflows at most {share} of the time", planned: "planned: {format}",
   onWhich: "Card", asLogged: "as the log says",
+  changedMeanwhile: "Something was changed meanwhile, and stays: ask again for an answer to it.", peak: "max {value}",
   was: "was {value}", toSpare: "{size} to spare", remedies: "Would make it fit:", turns: "{names} take turns on their card: {swaps} swaps a day, the first request after a wake waits up to {wait}.",
 };

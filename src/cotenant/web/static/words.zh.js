@@ -55,5 +55,6 @@ export const zh = {
   rename: "{name} 的名称", phoneMove: "移动 {name}", loading: "加载中 …",
   notUsed: "{capacity}，未使用", asleep: "休眠", kvNeeded: "流量所需；至多 {share} 的时间会溢出", planned: "计划：{format}",
   onWhich: "显卡", asLogged: "按日志所示",
+  changedMeanwhile: "期间有改动，已保留：请再次提问。", peak: "最高 {value}",
   was: "原为 {value}", toSpare: "余 {size}", remedies: "这样就放得下：", turns: "{names} 轮流使用显卡：每天换 {swaps} 次，唤醒后的第一个请求至多等 {wait}。",
 };
