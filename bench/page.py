@@ -225,9 +225,9 @@ def _exists(url: str) -> bool:
 
 
 def load_p95_ms() -> Measured:
-    """The 95th percentile of what fifty clients wait, in the ten seconds from the moment when the server said where
-    it is: it reads its first models and plans its first example meanwhile. Beside it what they wait afterwards, and
-    how long the server took to say so.
+    """The 95th percentile of what fifty clients wait, in the ten seconds from the moment when the server said
+    where it is: it reads its first models and plans its first example meanwhile. Beside it what they wait
+    afterwards, and how long the server took to say so.
     """
     long = {"fleet": _long_fleet(), "duration": "20000s"}
     began = time.perf_counter()
