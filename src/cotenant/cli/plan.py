@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +20,9 @@ from cotenant.cli.output import (
     progress,
     reports_errors,
 )
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command("plan")
@@ -57,24 +62,7 @@ from cotenant.cli.output import (
 @aiconfigurator_option
 @json_option
 @reports_errors
-def command(
-    fleet: str,
-    output: Path | None,
-    compare: str | None,
-    modes: str,
-    replay: bool,
-    time_limit: str | None,
-    listed: bool,
-    priced: bool,
-    seed: int,
-    previous: str | None,
-    sweep: str | None,
-    points: int,
-    html: Path | None,
-    calibration: bool,
-    aiconfigurator: bool,
-    as_json: bool,
-) -> int:
+def command(fleet: str, output: Path | None, html: Path | None, as_json: bool, **told: Any) -> int:
     """Place the models of FLEET (a YAML or JSON file, see docs/fleet-file.md) on its GPUs.
 
     Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit. So
@@ -83,117 +71,134 @@ def command(
     for file, hint in ((output, "-o"), (html, "--html")):
         if file is not None and not file.name:
             raise click.BadParameter("the name is empty", param_hint=hint)
-    if modes == "all":
-        compare = f"{compare or 'optimal'},elastic,spatial"
-    chosen = {
-        "--compare": compare,
-        "--replay": replay,
-        "--why": priced,
-        "--from": previous,
-        "--what-if": sweep,
-        "--candidates": listed,
-    }
-    if sum(bool(value) for value in chosen.values()) > 1:
-        raise click.UsageError(
-            f"{' and '.join(name for name, value in chosen.items() if value)} do not go together"
-        )
-    if html is not None and sweep is None:
+    asked = _Asked(fleet, output, html, as_json, **told)
+    _check(asked)
+    if asked.listed:
+        return _listed(asked)
+    if asked.sweep is not None:
+        return _swept(asked)
+    if asked.strategies is not None:
+        return _compared(asked)
+    return _planned(asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The words of the command line, by the names of its options."""
+
+    fleet: str
+    output: Path | None
+    html: Path | None
+    as_json: bool
+    compare: str | None
+    modes: str
+    replay: bool
+    time_limit: str | None
+    listed: bool
+    priced: bool
+    seed: int
+    previous: str | None
+    sweep: str | None
+    points: int
+    calibration: bool
+    aiconfigurator: bool
+
+    @property
+    def strategies(self) -> str | None:
+        """What is compared; None where nothing is."""
+        return f"{self.compare or 'optimal'},elastic,spatial" if self.modes == "all" else self.compare
+
+    @property
+    def known(self) -> dict[str, bool]:
+        """What estimates may take from beyond the rules."""
+        return {"calibration": self.calibration, "aiconfigurator": self.aiconfigurator}
+
+
+def _check(asked: _Asked) -> None:
+    """Refuses what does not go together."""
+    ways = {
+        "--compare": asked.strategies, "--replay": asked.replay, "--why": asked.priced, "--from": asked.previous,
+        "--what-if": asked.sweep, "--candidates": asked.listed,
+    }  # fmt: skip
+    chosen = [name for name, value in ways.items() if value]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} do not go together")
+    if asked.html is not None and asked.sweep is None:
         raise click.UsageError("--html draws --what-if")
-    if time_limit is not None and any(chosen.values()):
+    if asked.time_limit is not None and chosen:
         raise click.UsageError("--time-limit goes with a plan alone")
-    known = {"calibration": calibration, "aiconfigurator": aiconfigurator}
-    if listed:
-        return _listed(fleet, known, output, as_json)
-    if sweep is not None:
-        return _swept(fleet, sweep, points, known, output, html, as_json)
-    if compare is not None:
-        return _compared(fleet, compare, seed, known, output, as_json)
+
+
+def _planned(asked: _Asked) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.document import plan_document
+    from cotenant.report.plan_text import print_plan
 
     with progress() as report:
         plan = api.plan(
-            fleet, replay=replay, why=priced, seed=seed, previous=previous, time_limit=time_limit,
-            workers=None, progress=report, **known,
+            asked.fleet, replay=asked.replay, why=asked.priced, seed=asked.seed, previous=asked.previous,
+            time_limit=asked.time_limit, workers=None, progress=report, **asked.known,
         )  # fmt: skip
-    _written(document := plan_document(plan, catalogue=VERSION), output)
-    if as_json:
-        emit(document)
-    else:
-        from cotenant.report.plan_text import print_plan
-
-        print_plan(plan, console(), priced=priced)
+    _show(asked, plan_document(plan, catalogue=VERSION), lambda on: print_plan(plan, on, priced=asked.priced))
     return FITS if plan.feasible and plan.promises_held is not False else DOES_NOT_FIT
 
 
-def _compared(
-    fleet: str, strategies: str, seed: int, known: Mapping[str, bool], output: Path | None, as_json: bool
-) -> int:
+def _compared(asked: _Asked) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.contenders import contenders_document, print_contenders
 
     with progress() as report:
-        question = api.load_fleet(fleet)
-        words = [word.strip() for word in strategies.split(",")]
-        found = api.compare_plans(question, words, seed=seed, progress=report, **known)
-    _written(document := contenders_document(found, catalogue=VERSION, input_hash=question.input_hash), output)
-    if as_json:
-        emit(document)
-    else:
-        print_contenders(found, console())
+        question = api.load_fleet(asked.fleet)
+        words = [word.strip() for word in (asked.strategies or "").split(",")]
+        found = api.compare_plans(question, words, seed=asked.seed, progress=report, **asked.known)
+    document = contenders_document(found, catalogue=VERSION, input_hash=question.input_hash)
+    _show(asked, document, lambda on: print_contenders(found, on))
     return FITS if any(not one.unplaced for one in found) else DOES_NOT_FIT
 
 
-def _listed(fleet: str, wanted: Mapping[str, bool], output: Path | None, as_json: bool) -> int:
+def _listed(asked: _Asked) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.edge.known import known
     from cotenant.planning.listed import ways_listed
     from cotenant.report.candidates import print_ways, ways_document
 
-    question = api.load_fleet(fleet)
-    with known(**wanted):
+    question = api.load_fleet(asked.fleet)
+    with known(**asked.known):
         ways = ways_listed(question)
-    _written(document := ways_document(ways, catalogue=VERSION, input_hash=question.input_hash), output)
-    if as_json:
-        emit(document)
-    else:
-        print_ways(ways, console())
+    document = ways_document(ways, catalogue=VERSION, input_hash=question.input_hash)
+    _show(asked, document, lambda on: print_ways(ways, on))
     return FITS if {one.model for one in ways if one.offered} == {one.model for one in ways} else DOES_NOT_FIT
 
 
-def _swept(
-    fleet: str,
-    sweep: str,
-    points: int,
-    known: Mapping[str, bool],
-    output: Path | None,
-    html: Path | None,
-    as_json: bool,
-) -> int:
+def _swept(asked: _Asked) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
+    from cotenant.edge.store import write_atomic
     from cotenant.report.what_if import print_what_if, what_if_document, what_if_html
 
     with progress() as report:
-        question = api.load_fleet(fleet)
-        asked, found = api.what_if(question, sweep, points=points, progress=report, **known)
-    _written(document := what_if_document(asked, found, catalogue=VERSION, input_hash=question.input_hash), output)
-    if html is not None:
-        from cotenant.edge.store import write_atomic
-
-        write_atomic(html, what_if_html(asked, found, title=f"{Path(fleet).name}: {asked.name}").encode())
-    if as_json:
-        emit(document)
-    else:
-        print_what_if(asked, found, console())
+        question = api.load_fleet(asked.fleet)
+        sweep, found = api.what_if(
+            question, asked.sweep or "", points=asked.points, progress=report, **asked.known
+        )
+    if asked.html is not None:
+        title = f"{Path(asked.fleet).name}: {sweep.name}"
+        write_atomic(asked.html, what_if_html(sweep, found, title=title).encode())
+    document = what_if_document(sweep, found, catalogue=VERSION, input_hash=question.input_hash)
+    _show(asked, document, lambda on: print_what_if(sweep, found, on))
     return FITS if any(one.feasible for one in found) else DOES_NOT_FIT
 
 
-def _written(document: object, output: Path | None) -> None:
-    if output is not None:
+def _show(asked: _Asked, document: Mapping[str, Any], as_text: Callable[[Console], None]) -> None:
+    """The answer where it was wanted: in a file, as JSON, as text."""
+    if asked.output is not None:
         from cotenant.edge.store import write_json
 
-        write_json(output, document)
+        write_json(asked.output, document)
+    if asked.as_json:
+        emit(document)
+    else:
+        as_text(console())

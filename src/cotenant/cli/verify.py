@@ -125,14 +125,14 @@ def _words(told: dict[str, object]) -> dict[str, Any]:
 
 
 def _steps(plan: str, *, as_json: bool, fleet: str | None, **told: Any) -> int:
-    from cotenant import api
+    from cotenant.api.carrying_out import plan_and_requests
     from cotenant.catalogue import VERSION
     from cotenant.edge.verifying.asked import asked_from
     from cotenant.edge.verifying.run import planned_steps
     from cotenant.report.document import header
 
     with progress() as report:
-        found, requests = api.plan_and_requests(plan, fleet, report)
+        found, requests = plan_and_requests(plan, fleet, report)
     steps = planned_steps(found, requests, asked_from(**told))
     if as_json:
         asked = [
