@@ -22,7 +22,7 @@ LOADS, MOVES = 9, 120
 SIZES = {"desk": (1440, 1000), "phone": (390, 844)}
 _PATIENCE_MS = 300_000
 # What each slider is moved to, in turn: as far as a finger goes, never the same place twice.
-_SLIDERS = {"context": (9.0, 14.0), "concurrent": (0.0, 5.0), "utilisation": (20.0, 95.0), "held": (0.0, 40.0)}
+_SLIDERS = {"context": (9.0, 14.0), "rate": (-2.0, 0.5), "utilisation": (20.0, 95.0), "held": (0.0, 40.0)}
 
 
 def measure(name: str) -> Measured:

@@ -51,12 +51,12 @@ def test_what_is_changed_while_it_solves_stays(open_page: Open) -> None:
     waiting = held(page, "plan")
     page.click(".solve .main")
     question = arrived(page, waiting)
-    slide(page, "concurrent", 4)  # sixteen at once
+    slide(page, "rate", 0)  # one a second
     until(page, "now.answers.code")
     question.continue_()
     page.unroute("**/api/plan")
     until(page, "now.plan.headroom === 0.11 && now.work === null")
-    assert state(page, "fleet.models[1].traffic.concurrent") == 16
+    assert state(page, "fleet.models[1].traffic.requests_per_second") == 1
     assert state(page, "stale") is True
     assert "changed since" in page.locator(".solve").inner_text()
     until(page, "now.answers.code?.document.kv_cache")  # asked anew beside the new answer

@@ -72,11 +72,16 @@ def test_hover_and_focus_say_where_bytes_come_from(open_page: Open, size: str, p
     assert "KV cache" in page.locator(".tip").inner_text()
 
 
+HELD = """import('/static/store.js').then((store) => store.set(({ fleet }) => ({ fleet: { ...fleet, models:
+    fleet.models.map((one) => ({ ...one, traffic: { concurrent: 8, context_tokens: { p95: 2048 } } })) } })))"""
+
+
 @pytest.mark.parametrize(
     ("knob", "value", "term"),
     [
         ("context", 13, "kv_cache"),
-        ("concurrent", 5, "kv_cache"),
+        ("rate", 0.3, "kv_cache"),
+        ("concurrent", 5, ""),
         ("utilisation", 40, "kv_cache"),
         ("held", 40, ""),
     ],
@@ -87,11 +92,14 @@ def test_sliders_answer(open_page: Open, size: str, knob: str, value: float, ter
     page.click(".label[data-replica=code]")
     before = state(page, "answers.code?.document")
     assert before is None
+    if knob == "concurrent":  # in place of the example's rate
+        page.evaluate(HELD)
+        page.wait_for_selector("#knob-concurrent")
     slide(page, knob, value)
     until(page, "now.answers.code")
     found = state(page, "answers.code.document")
     traffic = state(page, "fleet.models[1].traffic")
-    asked: dict[str, Any] = dict(traffic)
+    asked: dict[str, Any] = traffic | state(page, "fleet.models[1].slo")
     if knob == "utilisation":
         asked["gpu_memory_utilization"] = 0.4
     if knob == "held":

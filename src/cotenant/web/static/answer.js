@@ -24,6 +24,8 @@ function Replica({ one, colour, moved }) {
     <${Code} text=${one.command} words /></li>`;
 }
 
+const FLAGS = /(--\S+ +(?!-)\S+|\S+)/; // a flag with its value, or a word
+
 /** Text to take away, with a button that copies it. Lines are as they are, and scroll; `words`: one long line, which
  *  breaks between words alone, never inside a flag. */
 export function Code({ text, label, words }) {
@@ -33,6 +35,6 @@ export function Code({ text, label, words }) {
     setDone(true);
     setTimeout(() => setDone(false), 1500);
   };
-  return html`<div class="code"><button class="plain" onClick=${copy} aria-label=${label ? `${t("copy")} ${label}` : t("copy")}>${done ? t("copied") : t("copy")}</button>
-    <pre tabindex="0" class=${words ? "words" : ""} aria-label=${label ?? t("command")}><code>${words ? text.split(/( +)/).map((one, at) => (at % 2 ? one : html`<span key=${at}>${one}</span>`)) : text}</code></pre></div>`;
+  return html`<div class=${words ? "code words" : "code"}><button class="plain" onClick=${copy} aria-label=${label ? `${t("copy")} ${label}` : t("copy")}>${done ? t("copied") : t("copy")}</button>
+    <pre tabindex="0" aria-label=${label ?? t("command")}><code>${words ? text.split(FLAGS).map((one, at) => (at % 2 ? html`<span key=${at}>${one}</span>` : one)) : text}</code></pre></div>`;
 }
