@@ -54,7 +54,8 @@ _NAMED = (
     "--policy",
     default="static",
     show_default=True,
-    help="How models share cards: static, elastic, spatial, swap, swap-2 or restart.",
+    help="How models share cards: static, elastic, spatial, swap, swap-2, restart, swap-lru, restart-lru, token "
+    "or token-urgent.",
 )
 @click.option(
     "--patience",

@@ -8,7 +8,6 @@ with active experts = E (1 - (1 - k/E)^B): the expected number of distinct exper
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from math import pow as power
 
@@ -80,18 +79,6 @@ class Roofline:
         attention = self.prefill_attention_flops * square / 2 + self.windowed_flops_per_token * tokens
         beside = self.overhead_s + self.all_reduce_s_per_token * tokens
         return (products + attention / self.attention_rate + beside) * self.prefill_factor
-
-    def mean_prefill_s(self, lengths: Iterable[tuple[float, float]]) -> float:
-        """Mean seconds over prompts of (tokens, probability): what a sum over `prefill_s` is, read once."""
-        slope, rate = self.flops_per_token * self.matmul_factor, self.compute_rate
-        half, beside, attending = self.prefill_attention_flops, self.overhead_s, self.attention_rate
-        found = 0.0
-        for tokens, p in lengths:
-            products = _norm(_norm(self._weights_s(tokens), slope * tokens / rate), self.launch_s)
-            attention = half * (tokens * tokens) / 2 + self.windowed_flops_per_token * tokens
-            extra = beside + self.all_reduce_s_per_token * tokens
-            found += p * ((products + attention / attending + extra) * self.prefill_factor)
-        return found
 
     def held_bytes(self, batch: float, context_tokens: float) -> float:
         """Bytes of one rank: the weights that steps may read, and the cache of `batch` sequences."""

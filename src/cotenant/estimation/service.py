@@ -18,7 +18,6 @@ from functools import lru_cache
 from cotenant.domain.step_time import Scaled, Times
 from cotenant.estimation.in_flight import Mixture
 from cotenant.estimation.lengths import LengthModel
-from cotenant.estimation.roofline import Roofline
 from cotenant.estimation.step_constants import FITTED, INTERFERENCE
 
 _MOST = 2.0**17  # requests in service beyond which no engine goes
@@ -167,6 +166,7 @@ class Work:
 def _mean_prefill_s(inputs: LengthModel, times: Times) -> float:
     if isinstance(times, Scaled):
         return times.factor * _mean_prefill_s(inputs, times.times)
-    if isinstance(times, Roofline):
-        return times.mean_prefill_s(inputs.cells())
-    return sum(p * times.prefill_s(tokens) for tokens, p in inputs.cells())
+    found = 0.0
+    for tokens, p in inputs.cells():  # not `sum`, which rounds otherwise from Python 3.12 on
+        found += p * times.prefill_s(tokens)
+    return found

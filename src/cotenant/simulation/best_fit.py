@@ -53,9 +53,8 @@ def can_take(replica: Replica, request: int, targets: Targets, now_fs: int, rest
 
 def _reading(replica: Replica, tokens: int) -> int:
     """Femtoseconds that a prompt takes in chunks by itself."""
-    limits, costs = replica.limits, replica.costs
-    chunks = -(-tokens // limits.max_num_batched_tokens)
-    return chunks * costs.prefill_base + costs.prefill_per_token * tokens + costs.prefill_per_square * tokens**2
+    further = -(-tokens // replica.limits.max_num_batched_tokens) - 1
+    return replica.costs.step(0, 0, tokens, tokens**2) + further * replica.costs.prefill_base
 
 
 def _slack(replica: Replica, request: int, known: int, targets: Targets, now_fs: int) -> int:
