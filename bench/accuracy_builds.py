@@ -20,11 +20,12 @@ _MONTHS = {
 }  # fmt: skip
 _NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # A line that only some builds print, and a build among them; the first that matches counts.
+_UNIFIED = 6000
 _STYLES = (
     ("n_outputs_max", 10229), ("n_seq_max             =", 10229), ("n_ctx                 =", 10229),
     ("sched_reserve", 9000), ("attn_rot", 9000), ("n_rs_seq", 9000), ("rs_seq)", 9000),
     ("llama_memory_breakdown", 7200), ("llama_kv_cache:", 7200), ("n_ctx_seq", 7200),
-    ("llama_kv_cache_unified", 6000), ("llama_context:", 5200), ("llama_kv_cache_init", 4500),
+    ("llama_kv_cache_unified", _UNIFIED), ("llama_context:", 5200), ("llama_kv_cache_init", 4500),
     ("llama_new_context_with_model", 2500),
 )  # fmt: skip
 # The first build whose architectures hold the model: a record cannot be older.
@@ -51,6 +52,8 @@ def build_of(row: Row) -> BuildRules:
     build = _numbered(row)
     if row["mla_mode"] is not None:
         build = replace(build, latent=row["mla_mode"] != "mha", latent_values=row["mla_mode"] == "kv")
+    backend = (row["backend"] or "").lower()
+    build = replace(build, vulkan=backend == "vulkan", cuda=backend in ("cuda", "rocm", "hip"))
     if is_own_engine(row):
         return own_build(build, release_of(row))
     if row["engine"] == "ollama":  # its runner asks for rows of output without a cap
@@ -79,7 +82,7 @@ def _said(row: Row) -> int | None:
 
 
 # b7522, "build: 4589 (abc)", or the number alone; a year behind "build" is none.
-_NUMBER = re.compile(r"\bb(\d{3,5})\b|\bbuild:? (?!20[23]\d\b)(\d{3,5})\b|^(\d{4,5})$")
+_NUMBER = re.compile(r"\bb(\d{3,5})\b|\bbuild:? (?!20[23]\d\b)(\d{3,5})\b|^(?!20[12]\d$)(\d{4,5})$")
 
 
 def _numbered(row: Row) -> BuildRules:
@@ -90,6 +93,8 @@ def _numbered(row: Row) -> BuildRules:
         return build_rules(Version((_ROLLBACK[1],)))
     lines = "\n".join(row.get("raw") or ())
     styled = next((number for mark, number in _STYLES if mark in lines), 9000)
+    if styled == _UNIFIED:  # streams came in July 2025, with "1/1 seqs"; rows were stored by index soon after
+        styled = 6300 if re.search(r"\d/ ?\d+ seqs", lines) else 5700 if " seqs)" in lines else styled
     if row["engine"] == "ollama" and styled < 9000:  # it carried one build through the first half of 2026
         return build_rules(Version((min(_dated(text) or styled, 7437),)))
     since = next((number for mark, number in _SINCE if row["arch"] == mark), 0)

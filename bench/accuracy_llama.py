@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from bench.accuracy_builds import another_graph, build_of, builds_beside, is_own_engine, release_of
+from bench.accuracy_builds import another_graph, build_of, builds_beside, release_of
 from bench.accuracy_rows import Row
 from cotenant.catalogue.models import all_entries
 from cotenant.domain.interval import Interval
@@ -24,8 +24,9 @@ from cotenant.engines.llama_cpp.buffers import compute_interval, host_interval
 from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.engines.llama_cpp.cache import layer_bytes, state_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
-from cotenant.engines.ollama import rough
+from cotenant.engines.ollama import rough, window_memory
 from cotenant.engines.ollama_own import own_compute, own_host
+from cotenant.engines.ollama_releases import own_engine
 from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import MIB
@@ -66,7 +67,7 @@ def answer_llama(row: Row) -> LlamaAnswer:
     row = {**_UNSAID, **row, "measured": {**_UNPRINTED, **(row.get("measured") or {})}}
     try:
         model, build = _model(row), build_of(row)
-        options = _options(row, build)
+        options = _options(row, model, build)
         placement = _placement(row, model, build)
         cache, state = layer_bytes(model, options, build), sum(state_bytes(model, options))
         windowed = {layer for group in model.layer_groups if group.window for layer in group.layers}
@@ -124,7 +125,12 @@ def _given(row: Row, name: str) -> Any:
     return value if value is not None else (row.get("inferred") or {}).get(name)
 
 
-def _options(row: Row, build: BuildRules) -> LlamaCppOptions:
+def _window_memory(model: ModelSpec, row: Row) -> int:
+    own = own_engine(model, release_of(row))
+    return window_memory(model, own, row["n_parallel"] or 1) if own is not None else 0
+
+
+def _options(row: Row, model: ModelSpec, build: BuildRules) -> LlamaCppOptions:
     slots = row["n_parallel"] or 1
     quantised = any((_given(row, name) or "f16") not in ("f16", "f32", "bf16") for name in ("type_v",))
     return LlamaCppOptions(
@@ -137,7 +143,7 @@ def _options(row: Row, build: BuildRules) -> LlamaCppOptions:
         type_v=_type(_given(row, "type_v")),
         kv_unified=row["kv_unified"] if row["kv_unified"] is not None else slots == 1,
         swa_full=bool(row["swa_full"]),
-        window_memory=4096 if is_own_engine(row) and row["arch"] in ("gpt-oss", "gptoss", "gemma4") else 0,
+        window_memory=_window_memory(model, row) if build.own_engine else 0,
         n_rs_seq=row["n_rs_seq"] or 0,
     )
 
@@ -155,7 +161,7 @@ def _type(value: str | None) -> str:
 
 def _placement(row: Row, model: ModelSpec, build: BuildRules) -> Placement:
     offloaded = str(row["n_gpu_layers"] or "all").split("/")[0]
-    if (row["backend"] or "").upper() == "CPU":
+    if (row["backend"] or "").upper() == "CPU":  # else a GPU computes large batches even for layers that stay
         return place(model.num_layers, 0, 1)
     return place(
         model.num_layers,
@@ -193,7 +199,8 @@ def _model(row: Row) -> ModelSpec:
         raise UnsupportedError("the record tells no shape")
     for spec in (*_named(row["model"]["name"]), *_shaped(row), *_siblings(row)):
         if (spec.num_layers, spec.hidden_size) == (row["n_layer"], row["n_embd"]):
-            groups = spec.layer_groups if _agree(spec, row) else _groups(row)
+            heads = max((group.query_heads for group in spec.layer_groups), default=0)
+            groups = spec.layer_groups if _agree(spec, row) else _groups(row, heads)
             return replace(spec, layer_groups=groups, vocab_size=row["n_vocab"] or spec.vocab_size)
     return ModelSpec(
         name=row["model"]["name"], architecture=row["arch"], family=row["arch"], layer_groups=_groups(row),
@@ -216,14 +223,15 @@ def _counts(groups: Sequence[LayerGroup]) -> Counter[tuple[AttentionKind, int, i
     return found
 
 
-def _groups(row: Row) -> tuple[LayerGroup, ...]:
+def _groups(row: Row, otherwise: int = 0) -> tuple[LayerGroup, ...]:
     """Layers by what they cache: full ones, sliding ones, recurrent ones, the rest nothing. Which is which does
-    not matter on one device; sliding and recurrent layers come first, as they do in every such family."""
+    not matter on one device; sliding and recurrent layers come first, as they do in every such family.
+    `otherwise`: query heads of the nearest model, where the record tells none."""
     total, full = row["n_layer"], row["n_layer_kv_full"] or 0
     swa, recurrent = row["n_layer_kv_swa"] or 0, row["recurrent"]
     linear = recurrent["n_linear_layers"] if recurrent else total - full - swa if _hybrid(row) else 0
     numbers = _dealt(total, {"full": full, "swa": swa, "linear": linear})
-    heads = row["n_head"] or row["n_head_kv"] or 0
+    heads = row["n_head"] or otherwise or row["n_head_kv"] or 0
     found = []
     if numbers["full"]:
         found.append(_attention(row, tuple(numbers["full"]), heads))

@@ -147,11 +147,11 @@ def _as_runner(
     return replace(
         asked, n_ubatch=batch, n_batch=batch * (asked.n_parallel or 1), flash_attn=flash, type_k=type_name,
         type_v=type_name, kv_unified=own is not None, swa_full=own is None,
-        window_memory=_window_memory(model, own, asked.n_parallel or 1) if own is not None else 0,
+        window_memory=window_memory(model, own, asked.n_parallel or 1) if own is not None else 0,
     )  # fmt: skip
 
 
-def _window_memory(model: ModelSpec, own: OwnEngine, slots: int) -> int:
+def window_memory(model: ModelSpec, own: OwnEngine, slots: int) -> int:
     """Tokens that a sliding layer keeps for each slot: one more than its window where several share the cache
     (kvcache/causal.go, Init)."""
     window = max((group.window or 0 for group in model.layer_groups), default=0)

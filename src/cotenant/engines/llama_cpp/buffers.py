@@ -9,6 +9,7 @@ runtime  what no buffer line shows: the device's context and the backend's libra
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import HostMemory, Term
@@ -42,7 +43,7 @@ def allocation(
     build: BuildRules,
 ) -> Allocation:
     """Every buffer of one server, from resolved settings."""
-    options = settings.llama_cpp or LlamaCppOptions()
+    options, build = settings.llama_cpp or LlamaCppOptions(), _on_card(build, gpu)
     placement, gpus = placed(model, settings, build), _gpus(settings)
     weights = _weights(model, options, placement, tensors)
     caches = _caches(model, options, build, placement)
@@ -84,6 +85,12 @@ def placed(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> Pla
         model.num_layers, options.n_gpu_layers or 0, _gpus(settings), options.tensor_split,
         output_first=build.output_first,
     )  # fmt: skip
+
+
+def _on_card(build: BuildRules, gpu: GpuSpec) -> BuildRules:
+    """The build as it is used on the card: CUDA and HIP, or Vulkan where the vendor has none."""
+    vendor = gpu.vendor.lower()
+    return replace(build, cuda=vendor in ("nvidia", "amd"), vulkan=vendor == "intel")
 
 
 def _gpus(settings: EngineSettings) -> int:

@@ -18,9 +18,11 @@ _MICRO_BATCHES = 2413  # pull 6017 (March 2024): n_ubatch apart from n_batch, 51
 _LATENT = 5130  # pull 12801 (April 2025): MLA caches the compressed row and its values apart
 _WINDOWS = 5438  # pull 13194 (May 2025): sliding layers get a cache of their own
 _GLU = 5783  # pull 14158 (June 2025): gate and up joined by one operation
+JOINED_VIEWS = 5848  # pull 14568 (July 2025): parts of a joined matrix are read where they lie, not copied out
 _STREAMS = 5913  # pull 14363 (July 2025): one stream of cells a slot unless unified
 _ROW_STORES = 6060  # pull 14285 (July 2025), the default from August 2025: K and V stored by row index
 _FLASH_AUTO = 6325  # pull 15434 (August 2025): -fa auto
+VULKAN_SORTS = 6423  # pull 15850 (September 2025): Vulkan computes in an order of its own
 _PAD_256 = 6970  # pulls 16812 and 17046 (November 2025): every cache in steps of 256 cells
 _VALUES_FIRST = 6960  # pull 16884 (November 2025): values before keys, so that rotation writes into the cache
 _AUTO_SLOTS = 6906  # pull 16736 (November 2025): -np auto = 4 slots that share one cache
@@ -31,6 +33,7 @@ _KEYS_ONLY = 7840  # pull 19067 (January 2026): MLA keeps no values
 _FUSED_RECURRENCE = 8180  # March 2026: gated delta nets as one operation
 _HALF_MASK = 9390  # pull 23764 (28 May 2026): the mask is filled in as f16 for fused attention
 _CAPPED = 9430  # pull 23861 (June 2026): rows of logits capped at what the slots can ask for
+CONVERTS = 9500  # pull 23907 (June 2026): CUDA reserves room to convert a quantised cache at once
 _MIXED = 11000  # found between b10809 and b11549: ids and vectors mixed in a batch, one more input
 
 
@@ -40,7 +43,7 @@ class BuildRules:
     rows at all. `pad_flash` and `pad_plain` are the steps in cells of a cache with and without fused attention.
     `late_outputs`: recurrent hybrids pick rows behind the last layer. `own_engine`: Ollama's Go engine builds the
     graphs: no pipeline, inputs in buffers of their own on the host, joined matrices in gpt-oss. `offloads`: large
-    batches for layers on the host are computed by the GPU."""
+    batches for layers on the host are computed by the GPU. `vulkan`, `cuda` (HIP too): that is the backend."""
 
     number: int
     micro_batch: int
@@ -64,6 +67,8 @@ class BuildRules:
     late_outputs: bool
     fits_itself: bool
     own_engine: bool = False
+    vulkan: bool = False
+    cuda: bool = False
     offloads: bool = True
     notes: tuple[str, ...] = ()
 

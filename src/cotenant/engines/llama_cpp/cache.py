@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec
 from cotenant.engines.llama_cpp.builds import BuildRules
+from cotenant.engines.llama_cpp.windows import as_run
 from cotenant.errors import InputError
 
 # ggml's types that a cache may have: (bytes, elements) of a block (ggml/src/ggml.c, type_traits).
@@ -37,6 +38,7 @@ class Cells:
 
 def cells(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> Cells:
     """Cells of resolved options."""
+    model = as_run(model)
     slots = options.n_parallel or 1
     pad = build.pad_flash if options.flash_attn else build.pad_plain
     total = options.n_ctx or model.max_model_len
@@ -55,7 +57,7 @@ def cells(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> Cell
 
 def layer_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> tuple[int, ...]:
     """Bytes of every layer's keys and values, by layer number."""
-    found = [0] * model.num_layers
+    model, found = as_run(model), [0] * model.num_layers
     size = cells(model, options, build)
     for group in model.layer_groups:
         if group.kind in (AttentionKind.NONE, AttentionKind.RECURRENT, AttentionKind.CROSS):
@@ -87,7 +89,7 @@ def state_bytes(model: ModelSpec, options: LlamaCppOptions) -> tuple[int, ...]:
 def token_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> float:
     """Bytes that one more cell of context costs, layers that forget apart."""
     found = 0.0
-    for group in model.layer_groups:
+    for group in as_run(model).layer_groups:
         forgets = group.kind in _WINDOWED and build.windows and not options.swa_full
         if forgets or group.kind in (AttentionKind.NONE, AttentionKind.RECURRENT, AttentionKind.CROSS):
             continue

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from cotenant.engines.llama_cpp.ggml import buffer_bytes
 from cotenant.engines.llama_cpp.graph import GraphBuilder
+from cotenant.engines.llama_cpp.reorder import vulkan_order
 from cotenant.engines.llama_cpp.shape import GraphShape, LayerShape
 from cotenant.engines.llama_cpp.worst_case import Part, Reserve
 
@@ -27,6 +28,8 @@ def compute_bytes(
     if part.inputs_apart:
         for tensor in {id(source): source for node in graph.nodes for source in node.sources}.values():
             tensor.size = 0 if tensor.is_input else tensor.size
+    if part.reordered:
+        graph.order = vulkan_order(graph.nodes)
     return buffer_bytes(graph, alignment=alignment, copies=copies)
 
 

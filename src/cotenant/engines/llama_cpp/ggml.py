@@ -18,7 +18,8 @@ _ENDLESS = 1 << 62
 @dataclass(eq=False, slots=True)
 class Tensor:
     """One tensor of the graph. `shape` is in elements; `layout` is what two tensors must share to trade places;
-    a view has no memory of its own but that of `base`."""
+    a view has no memory of its own but that of `base`. `op` is "norm", "mul", "add", "mm" (a matrix), "mmid" (one
+    of many), "rope", "set" (a store into a cache), "copy" (a matrix copied over) or unsaid."""
 
     shape: tuple[int, ...]
     size: int  # bytes
@@ -26,6 +27,7 @@ class Tensor:
     base: Tensor | None = None
     in_place: bool = False
     is_input: bool = False
+    op: str = ""  # the operation, where its order depends on it
     offset: int = -1  # place in the arena while it is alive
     users: int = 0
     views: int = 0
@@ -41,6 +43,7 @@ class Graph:
     """Tensors in the order in which they are computed: `expand` appends a result after all it depends on."""
 
     nodes: list[Tensor] = field(default_factory=list)
+    order: list[Tensor] | None = None  # another order in which a backend computes them
     held: list[Tensor] = field(default_factory=list)
     _seen: set[int] = field(default_factory=set)
 
@@ -48,22 +51,27 @@ class Graph:
         """Set by the program before each run, or copied from another device."""
         return Tensor(shape, prod(shape) * element, is_input=True)
 
-    def new(self, shape: Sequence[int], *sources: Tensor, element: int = 4) -> Tensor:
+    def new(self, shape: Sequence[int], *sources: Tensor, element: int = 4, op: str = "") -> Tensor:
         """A result with memory of its own."""
-        return Tensor(tuple(shape), prod(shape) * element, sources)
+        return Tensor(tuple(shape), prod(shape) * element, sources, op=op)
 
-    def inplace(self, *sources: Tensor) -> Tensor:
+    def inplace(self, *sources: Tensor, op: str = "") -> Tensor:
         """An element-wise result shaped like its first source, which may take over a source's memory."""
-        return Tensor(sources[0].shape, sources[0].size, sources, in_place=True)
+        return Tensor(sources[0].shape, sources[0].size, sources, in_place=True, op=op)
 
-    def view(self, source: Tensor, *shape: int) -> Tensor:
-        """Part of `source`, or all of it in another shape."""
+    def view(self, source: Tensor, *shape: int, beside: Sequence[Tensor] = ()) -> Tensor:
+        """Part of `source`, or all of it in another shape; a write into it reads others `beside`."""
         base = source.base or source
-        return Tensor(shape or source.shape, 4 * prod(shape or source.shape), (source,), base=base)
+        return Tensor(shape or source.shape, 4 * prod(shape or source.shape), (*beside, source), base=base)
 
-    def store(self, *sources: Tensor) -> None:
+    def store(self, *sources: Tensor) -> Tensor:
         """Write into a cache: the result is a view of memory outside the graph."""
-        self.expand(Tensor((0,), 0, sources, base=Tensor((0,), 0)))
+        return self.expand(Tensor((0,), 0, sources, base=Tensor((0,), 0), op="set"))
+
+    def again(self, stored: Tensor) -> Tensor:
+        """The cache behind a store, read through two views."""
+        part = Tensor((0,), 0, (), base=stored.base)
+        return Tensor((0,), 0, (part,), base=stored.base)
 
     def hold(self, tensor: Tensor) -> None:
         """Keep a place for a tensor that nothing reads."""
@@ -140,7 +148,7 @@ def buffer_bytes(graph: Graph, *, alignment: int = 128, copies: int = 1, host: b
             tensor.offset = arena.take(tensor.size)
         alive.add(id(tensor))
     kept = {id(tensor) for tensor in inputs} if copies > 1 else set()
-    for node in graph.nodes:
+    for node in graph.order or graph.nodes:
         _place(node, arena, alive, kept)
         for source in node.sources:
             source.users -= 1

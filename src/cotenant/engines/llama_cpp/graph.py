@@ -37,6 +37,7 @@ class GraphBuilder:
         self._casts: dict[bool, Tensor] = {}
         self._per_layer: Tensor | None = None
         self._copied = self._copied_experts = 0.0
+        self._copied_cache = (0, 0)
 
     def _sectioned(self) -> bool:
         """Rotary positions in four sections (Qwen's multimodal families)."""
@@ -68,12 +69,7 @@ class GraphBuilder:
         g, r, shape = self.graph, self.reserve, self.shape
         if not part.first and r.flash:  # the first device casts the masks and hands them on
             self._casts = {window: g.input(*mask.shape, element=_HALF) for window, mask in self.masks.items()}
-        if part.first and part.host:
-            stream = g.expand(self.embedding_rows())
-            for _ in range(r.vectors):
-                g.hold(g.input(shape.hidden, r.tokens))
-        else:
-            stream = g.input(shape.hidden, r.tokens)
+        stream = self._picked() if part.first and part.host else g.input(shape.hidden, r.tokens)
         if part.first and shape.scaled:
             stream = g.inplace(stream)
         if shape.per_layer_width:
@@ -85,6 +81,20 @@ class GraphBuilder:
             stream = self._head(stream, part)
         g.expand(stream)
         return g
+
+    def _picked(self) -> Tensor:
+        """The first stream on the host: rows of the embedding, beside vectors held in their stead, and since ids
+        and vectors mix in a batch, rows that are stored into a copy of the vectors."""
+        g, r = self.graph, self.reserve
+        wide = (self.shape.hidden, r.tokens)
+        stream = g.expand(self.embedding_rows())
+        if r.vectors:
+            g.hold(g.input(*wide))
+        if r.vectors > 1:
+            rows = g.new(wide, g.input(r.tokens))
+            copy = g.new(wide, g.input(*wide))
+            g.expand(g.view(copy, *wide, beside=(rows, g.input(r.tokens, element=_INDEX))))
+        return stream
 
     def _per_layer_inputs(self, stream: Tensor) -> Tensor:
         """Projection of the stream to every layer's own embedding, added to the rows picked on the host."""
@@ -103,25 +113,26 @@ class GraphBuilder:
             return normed
         sources = [normed]
         if part.head_copy_bytes:
-            sources.append(Tensor((part.head_copy_bytes,), part.head_copy_bytes))
+            sources.append(Tensor((part.head_copy_bytes,), part.head_copy_bytes, op="copy"))
             g.expand(sources[-1])
         return g.new((self.shape.vocab, r.outputs), *sources)
 
     def _norm(self, stream: Tensor) -> Tensor:
         """rms_norm, then the weight: the second in place."""
-        return self.graph.inplace(self.graph.inplace(stream))
+        return self.graph.inplace(self.graph.inplace(stream, op="norm"), op="mul")
 
     def _product(self, rows: int, source: Tensor, width: int) -> Tensor:
         """A matrix of `rows` x `width` times the source, with a copy of the matrix where it lies elsewhere."""
         shape = (rows, *source.shape[1:]) if len(source.shape) == 2 else (rows, self.reserve.tokens)
-        return self.graph.new(shape, source, *self._copy(rows * width * self._copied))
+        return self.graph.new(shape, source, *self._copy(rows * width * self._copied), op="mm")
 
     def _copy(self, size: float) -> tuple[Tensor, ...]:
-        return (Tensor((int(size),), int(size)),) if size else ()
+        return (Tensor((int(size),), int(size), op="copy"),) if size else ()
 
     def _layer(self, stream: Tensor, layer: LayerShape, *, ends: bool) -> Tensor:
         g = self.graph
         self._copied, self._copied_experts = layer.copied, layer.copied_experts
+        self._copied_cache = (layer.copied_keys, layer.copied_values)
         residual = stream
         normed = self._norm(stream)
         if layer.mixer.kind is AttentionKind.RECURRENT:
@@ -138,11 +149,11 @@ class GraphBuilder:
             mixed, residual = g.new(rows, mixed, self.out_ids), g.new(rows, residual, self.out_ids)
         if layer.norms == 4:
             mixed = self._norm(mixed)
-        joined = g.inplace(mixed, residual)
+        joined = g.inplace(mixed, residual, op="add")
         forward = self._forward(self._norm(joined), layer.forward)
         if layer.norms == 4:
             forward = self._norm(forward)
-        out = g.inplace(forward, joined)
+        out = g.inplace(forward, joined, op="add")
         if self._per_layer is not None:
             out = self._with_per_layer(out, self._per_layer, ends=ends)
         return out
@@ -160,65 +171,82 @@ class GraphBuilder:
 
     def _attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
         g, r = self.graph, self.reserve
-        if r.joined:
+        if r.joined or mixer.joined:
             return self._joined_attention(cur, mixer)
         full = self._product(mixer.queries, cur, self.shape.hidden)
-        full = g.inplace(full) if mixer.biased else full
+        full = g.inplace(full, op="add") if mixer.biased else full
         width = mixer.heads * mixer.key_width
         query = g.view(full, mixer.key_width, mixer.heads, r.tokens)
         if mixer.normed:
-            query = g.inplace(g.new(query.shape, query))
+            query = g.inplace(g.new(query.shape, query, op="norm"), op="mul")
         gate = g.new((width, r.tokens), g.view(full, width, r.tokens)) if mixer.queries > width else None
-        query = g.inplace(query, self.positions)
+        query = g.inplace(query, self.positions, op="rope")
         key, value = (None, None) if mixer.kind is AttentionKind.NONE else self._keys_and_values(cur, mixer)
         mixed = self._attend(query, key, value, mixer)
         if gate is not None:
             mixed = g.inplace(mixed, g.inplace(gate))
         out = self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width)
-        return g.inplace(out) if mixer.biased else out
+        return g.inplace(out, op="add") if mixer.biased else out
 
     def _joined_attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
         """One matrix for queries, keys and values: turned parts are results of their own, values are stored as
         they lie."""
         g, tokens = self.graph, self.reserve.tokens
-        keys, values = mixer.kv_heads * mixer.key_width, mixer.kv_heads * mixer.value_width
-        full = g.inplace(self._product(mixer.queries + keys + values, cur, self.shape.hidden))
+        wide = (mixer.heads + mixer.kv_heads) * mixer.key_width + mixer.kv_heads * mixer.value_width
+        full = self._product(wide, cur, self.shape.hidden)
+        full = g.inplace(full) if mixer.biased else full
         query = g.view(full, mixer.key_width, mixer.heads, tokens)
         key = g.view(full, mixer.key_width, mixer.kv_heads, tokens)
         value = g.view(full, mixer.value_width, mixer.kv_heads, tokens)
-        turned = [g.new(part.shape, part, self.positions) for part in (query, key)]
+        if self.reserve.copies_joined and not self.reserve.joined:
+            query, key, value = (g.new(part.shape, part) for part in (query, key, value))
+            turned = [g.inplace(g.view(part), self.positions) for part in (query, key)]
+        else:
+            turned = [g.new(part.shape, part, self.positions) for part in (query, key)]
         mixed = self._attend(turned[0], turned[1], value, mixer)
-        return g.inplace(self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width))
+        out = self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width)
+        return g.inplace(out, op="add") if mixer.biased else out
 
     def _keys_and_values(self, cur: Tensor, mixer: Mixer) -> tuple[Tensor, Tensor]:
         g, tokens = self.graph, self.reserve.tokens
         key = self._product(mixer.kv_heads * mixer.key_width, cur, self.shape.hidden)
         value = self._product(mixer.kv_heads * mixer.value_width, cur, self.shape.hidden)
         if mixer.biased:
-            key, value = g.inplace(key), g.inplace(value)
+            key, value = g.inplace(key, op="add"), g.inplace(value, op="add")
         key = g.view(key, mixer.key_width, mixer.kv_heads, tokens)
         key = self._norm(key) if mixer.normed else key
-        return g.inplace(key, self.positions), g.view(value, mixer.value_width, mixer.kv_heads, tokens)
+        return g.inplace(key, self.positions, op="rope"), g.view(value, mixer.value_width, mixer.kv_heads, tokens)
 
     def _attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, mixer: Mixer) -> Tensor:
         """Store this batch's keys and values (None: the layer reads another one's cache), then attend over it."""
         g, r = self.graph, self.reserve
         window = _is_windowed(mixer)
+        stored: tuple[Tensor, ...] = ()
         g.expand(query)
         if key is not None and value is not None:
             for result in (value, key) if r.values_first else (key, value):
                 g.expand(result)
-            g.store(key, *((self.key_rows[window],) if r.row_stores else ()))
-            g.store(value, *((self.value_rows[window],) if r.row_stores else ()))
+            rows = ((self.key_rows[window],), (self.value_rows[window],)) if r.row_stores else ((), ())
+            stored = g.store(g.view(key), *rows[0]), g.store(g.view(value), *rows[1])
+        turned = g.view(g.view(query))
+        copied = [Tensor((size,), size, op="copy") for size in self._copied_cache if size]
+        cached = copied if copied else [g.again(one) for one in stored]
         mask = self._mask(window)
         cells = r.window_cells if window else r.cells
         if r.flash:
-            mixed = g.new((mixer.value_width, mixer.heads, r.tokens), query, mask)
+            mixed = g.new((mixer.value_width, mixer.heads, r.tokens), turned, *cached, mask)
+            mixed.size += self._converted(mixer, cells)
             return g.expand(g.view(mixed, mixer.value_width * mixer.heads, r.tokens))
-        scores = g.new((cells, r.tokens, mixer.heads), g.view(query))
+        scores = g.new((cells, r.tokens, mixer.heads), *cached[:1], turned, op="mm")
         scores = g.inplace(scores, mask)
-        mixed = g.new((mixer.value_width, r.tokens, mixer.heads), scores)
+        mixed = g.new((mixer.value_width, r.tokens, mixer.heads), *cached[1:], scores, op="mm")
         return g.expand(g.new((mixer.value_width * mixer.heads, r.tokens), g.view(mixed)))
+
+    def _converted(self, mixer: Mixer, cells: int) -> int:
+        """Bytes behind the result for the cache in f16."""
+        r = self.reserve
+        width = mixer.key_width * r.converts_keys + mixer.value_width * r.converts_values
+        return cells * r.streams * mixer.kv_heads * width * _HALF
 
     def _mask(self, window: bool) -> Tensor:
         """The mask as attention wants it: fused attention takes f16, cast once where the program fills f32."""
@@ -317,6 +345,14 @@ class GraphBuilder:
     def _dense(self, cur: Tensor, forward: FeedForward) -> Tensor:
         g = self.graph
         tokens = cur.shape[-1]
+        if forward.joined:
+            both = self._product(2 * forward.inner, cur, self.shape.hidden)
+            half = (forward.inner, tokens)
+            if self.reserve.glu:
+                mixed = g.new(half, both)
+            else:
+                mixed = g.inplace(g.inplace(g.new(half, g.view(both, *half))), g.new(half, g.view(both, *half)))
+            return self._product(self.shape.hidden, mixed, forward.inner)
         up = self._product(forward.inner, cur, self.shape.hidden)
         if not forward.gated:
             return self._product(self.shape.hidden, g.inplace(up), forward.inner)
@@ -340,12 +376,14 @@ class GraphBuilder:
             both = g.inplace(g.new(wide, g.view(cur), chosen, *self._copy(2 * matrices)))
             gate, up = g.new(inner, g.view(both)), g.new(inner, g.view(both))
         else:
-            up = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
-            gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices))
+            up = g.new(inner, g.view(cur), chosen, *self._copy(matrices), op="mmid")
+            gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices), op="mmid")
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
         lifted = g.expand(
             g.inplace(
-                g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices)), g.view(weights)
+                g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices), op="mmid"),
+                g.view(weights),
+                op="mul",
             )
         )
         parts = [g.expand(g.view(lifted, self.shape.hidden, tokens)) for _ in range(used)]

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, ModelSpec
-from cotenant.engines.llama_cpp.builds import BuildRules
-from cotenant.engines.llama_cpp.cache import cells
+from cotenant.engines.llama_cpp.builds import CONVERTS, JOINED_VIEWS, VULKAN_SORTS, BuildRules
+from cotenant.engines.llama_cpp.cache import cells, row_bytes
 from cotenant.engines.llama_cpp.compute import compute_bytes, host_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement
 from cotenant.engines.llama_cpp.shape import LayerShape, graph_shape
+from cotenant.engines.llama_cpp.windows import as_run
 from cotenant.engines.llama_cpp.worst_case import Part, Reserve
 
 PIPELINE_COPIES = 4  # GGML_SCHED_MAX_COPIES
@@ -19,6 +20,7 @@ _OFFLOAD_ROWS = 32  # from so many rows on, an operation on host weights is comp
 
 def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> Reserve:
     """The worst case that a build reserves for. Embedding servers take a row of output a token."""
+    model = as_run(model)
     size = cells(model, options, build)
     slots = options.n_parallel or 1
     micro = min(options.n_ubatch or build.micro_batch, options.n_batch or 2048)
@@ -26,6 +28,7 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
     tokens = -(-tokens // slots) * slots
     outputs = min(tokens, slots * (1 + options.n_rs_seq)) if build.capped_outputs else tokens
     flash = bool(options.flash_attn)
+    converts = flash and build.cuda and build.number >= CONVERTS
     recurrent = any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups)
     return Reserve(
         tokens=tokens,
@@ -42,6 +45,9 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         glu=build.glu,
         values_first=build.values_first and not any(group.window for group in model.layer_groups),
         late_outputs=build.late_outputs and recurrent,
+        copies_joined=build.number < JOINED_VIEWS,
+        converts_keys=converts and options.type_k != "f16",
+        converts_values=converts and options.type_v != "f16",
         joined=build.own_engine and "gptoss" in "".join(filter(str.isalnum, model.family.lower())),
     )
 
@@ -71,6 +77,7 @@ def gpu_compute(
         first=not own or own[0] == 0,
         last=placement.output == gpu or head_moves,
         head_copy_bytes=head_bytes if head_moves else 0,
+        reordered=build.vulkan and build.number >= VULKAN_SORTS,
     )
     return compute_bytes(shape, reserve, part, copies=1 if build.own_engine else copies(placement))
 
@@ -82,13 +89,25 @@ def _held(
     if reserve.tokens < _OFFLOAD_ROWS:
         return layer
     if placement.layers[number] == HOST:
-        return replace(layer, copied=each, copied_experts=each)
+        keys, values = _cache_sizes(layer, options, reserve)
+        return replace(layer, copied=each, copied_experts=each, copied_keys=keys, copied_values=values)
     return replace(layer, copied_experts=each) if number < options.n_cpu_moe else layer
+
+
+def _cache_sizes(layer: LayerShape, options: LlamaCppOptions, reserve: Reserve) -> tuple[int, int]:
+    """Bytes of a host layer's keys and values, which attention on the GPU reads whole."""
+    mixer = layer.mixer
+    if mixer.kind not in (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED):
+        return 0, 0
+    cells = reserve.cells if mixer.kind is AttentionKind.FULL else reserve.window_cells
+    rows = cells * reserve.streams
+    keys = row_bytes(options.type_k, mixer.kv_heads * mixer.key_width)
+    return rows * keys, rows * row_bytes(options.type_v, mixer.kv_heads * mixer.value_width)
 
 
 def host_compute(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> int:
     """The host's compute buffer: of the whole graph without GPUs, else of what stays there."""
-    shape, reserve = graph_shape(model), reservation(model, options, build)
+    shape, reserve = graph_shape(model), reservation(model, options, replace(build, cuda=False))
     stay = placement.on(HOST)
     apart = build.own_engine
     if len(stay) == len(placement.layers) or (stay and not build.offloads):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
+from cotenant.engines.llama_cpp.windows import as_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Mixer:
     state: int = 0
     low_rank: int = 0  # MLA: width of the compressed query; 0 = projected at once
     up_width: int = 0  # MLA: a head's value width after decompression
+    joined: bool = False  # one matrix makes queries, keys and values
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,23 @@ class FeedForward:
     used: int = 0
     expert_inner: int = 0
     grouped: bool = False
+    joined: bool = False  # one matrix makes gate and up
 
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
     """One layer: `norms` is how many norms stand around its two halves (2, or 4 with norms behind them). Where its
     weights (or its experts) lie with the host, each matrix is copied over for the moment that it is needed:
-    `copied` (`copied_experts`) are bytes an element then."""
+    `copied` (`copied_experts`) are bytes an element then, and `copied_keys` and `copied_values` those of its
+    cache, which is copied over for the moment of attention."""
 
     mixer: Mixer
     forward: FeedForward
     norms: int = 2
     copied: float = 0.0
     copied_experts: float = 0.0
+    copied_keys: int = 0
+    copied_values: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ class GraphShape:
 
 
 _QUERY = ("q_proj", "attn_q")
+_QKV = ("qkv_proj", "attn_qkv")
 _QUERY_NORM = ("q_norm", "attn_q_norm")
 _GATE = ("gate_proj", "ffn_gate", "ffn_gate_shexp")
 _UP = ("up_proj", "ffn_up", "fc1", "ffn_up_shexp")
@@ -76,12 +83,16 @@ _EXPERT = ("up_proj", "ffn_up_exps", "ffn_gate_up_exps")
 _CONV = ("conv1d", "ssm_conv1d")
 _STATE_OUT = ("out_proj", "ssm_out")
 _LOW_RANK = ("q_a_proj", "attn_q_a")
+# Architectures of files whose matrices are joined, where a config names the parts (src/models/phi3.cpp, glm4.cpp).
+_JOINED_QUERIES = ("phi3", "chatglm")
+_JOINED_UP = ("phi3", "glm4for", "chatglm", "glmfor")
 _GROUPED = ("deepseek", "kimi", "glm")  # experts chosen group by group where the router has groups
 
 
 @lru_cache(maxsize=32)
 def graph_shape(model: ModelSpec) -> GraphShape:
     """The shape of the model's graph; a part that the spec does not tell is left out (width 0)."""
+    model = as_run(model)
     by_layer = _by_layer(model)
     layers = []
     groups = {layer: group for group in model.layer_groups for layer in group.layers}
@@ -144,22 +155,32 @@ def _mixer(model: ModelSpec, group: LayerGroup | None, parts: list[ParameterGrou
         index_width=group.index_width,
         low_rank=_rows(parts, _LOW_RANK),
         up_width=up.shape[-1] // group.query_heads if up is not None and group.query_heads else 0,
+        joined=any(True for _ in _named(parts, _QKV)) or _marked(model, _JOINED_QUERIES),
     )  # fmt: skip
 
 
 def _forward(model: ModelSpec, parts: list[ParameterGroup]) -> FeedForward:
     dense = _rows(parts, _UP, Role.MLP)
+    joined = _marked(model, _JOINED_UP)
+    if joined and not _rows(parts, _GATE, Role.MLP):
+        dense //= 2
     experts = next((part for part in _named(parts, _EXPERT, Role.EXPERT)), None)
     if not parts and model.intermediate_size:
         dense = model.intermediate_size
     return FeedForward(
         inner=dense,
-        gated=bool(_rows(parts, _GATE, Role.MLP)) or not parts,
+        gated=bool(_rows(parts, _GATE, Role.MLP)) or joined or not parts,
         experts=model.num_experts if experts is not None else 0,
         used=model.experts_per_token,
         expert_inner=experts.shape[-2] if experts is not None else 0,
         grouped=any(mark in model.family.lower() for mark in _GROUPED),
+        joined=joined,
     )
+
+
+def _marked(model: ModelSpec, marks: tuple[str, ...]) -> bool:
+    letters = "".join(filter(str.isalnum, f"{model.family} {model.architecture}".lower()))
+    return any(mark in letters for mark in marks)
 
 
 def _norms(parts: list[ParameterGroup]) -> int:

@@ -14,7 +14,10 @@ class Reserve:
     the program fills it in; where it is 4 and attention is fused, the device holds an f16 copy beside.
     `late_outputs`: rows are picked behind the last layer, not in it. `vectors` inputs of embeddings are
     held beside the token ids though none is used. `row_stores`: rows are stored by index (set_rows), an i64
-    each. `joined`: one matrix makes queries, keys and values, one makes gate and up of the experts."""
+    each. `joined`: one matrix makes queries, keys and values, one makes gate and up of the experts; where a model
+    joins its queries anyway, `copies_joined` says that the parts are copied out. `converts_keys` and
+    `converts_values`: the result of fused attention has room behind it for the whole cache in f16 (CUDA and HIP
+    with quantised caches)."""
 
     tokens: int
     outputs: int
@@ -31,6 +34,9 @@ class Reserve:
     values_first: bool = True  # values are computed before keys; caches with windows keep the older order
     late_outputs: bool = False
     joined: bool = False
+    copies_joined: bool = False
+    converts_keys: bool = False
+    converts_values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +48,5 @@ class Part:
     last: bool
     host: bool = False  # the CPU, which also holds the program's inputs
     inputs_apart: bool = False  # those lie in buffers of their own
+    reordered: bool = False  # in the order of Vulkan
     head_copy_bytes: int = 0  # the output layer, where it is copied over from the host
