@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cotenant import load_fleet, plan
 from cotenant.domain.engine import Version
-from cotenant.domain.fleet import Fleet
+from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Trace, Traffic
 from cotenant.engines.sleeping import sleep_modes
@@ -22,7 +22,7 @@ from cotenant.planning.launch import reestimate
 from cotenant.planning.sleeping import partitions
 from cotenant.planning.turns import judge
 from cotenant.report.document import plan_document
-from cotenant.simulation.hosting import hosting
+from cotenant.simulation.hosting import Hosting, hosting
 from cotenant.simulation.run import replay
 from tests.planning.test_promise import asked
 
@@ -166,16 +166,32 @@ def test_the_replay_swaps_as_the_plan_says(question: Fleet, answer: Plan) -> Non
     assert {(one.model, one.neighbour) for one in kept.starved} == {("day", "night"), ("night", "day")}
 
 
-def test_who_is_woken_in_the_replay_waits_for_its_weights(question: Fleet, answer: Plan) -> None:
-    def at(*moments: float) -> Traffic:
-        count = len(moments)
-        return Traffic(trace=Trace("t", moments, (300,) * count, (20,) * count))
-
-    requests = [replace(question.models[0], traffic=at(0.0, 60.0)), replace(question.models[1], traffic=at(30.0))]
+def told(
+    question: Fleet, answer: Plan, *moments: tuple[float, ...]
+) -> tuple[list[ModelRequest], list[Hosting]]:  # fmt: skip
+    """Each model asked at those seconds, and its replicas as the simulator has them."""
+    traffics = [Traffic(trace=Trace("t", at, (300,) * len(at), (20,) * len(at))) for at in moments]
+    requests = [replace(one, traffic=own) for one, own in zip(question.models, traffics, strict=True)]
     fresh = reestimate(question)
-    hostings = [
+    return requests, [
         hosting(one, replica, fresh(one, replica)) for one, replica in zip(requests, answer.replicas, strict=True)
     ]
+
+
+def test_a_busy_model_makes_room_after_the_patience_of_the_gateway(question: Fleet, answer: Plan) -> None:
+    """One is asked five times a second without a pause, the other once at 8 s."""
+    requests, hostings = told(question, answer, tuple(number / 5 for number in range(200)), (8.0,))
+    waits = []
+    for patience_s in (0.0, 10.0):
+        first = replay(answer, requests, hostings, duration_s=60, patience_s=patience_s).models[1].ttft_s
+        assert first is not None
+        waits.append(first.p50)
+    assert waits[0] < 5
+    assert 10 < waits[1] < waits[0] + 11
+
+
+def test_who_is_woken_in_the_replay_waits_for_its_weights(question: Fleet, answer: Plan) -> None:
+    requests, hostings = told(question, answer, (0.0, 60.0), (30.0,))
     found = replay(answer, requests, hostings, duration_s=90)
     assert [replica.wakes for replica in found.replicas] == [2, 1]
     first = found.models[1].ttft_s
