@@ -101,10 +101,11 @@ def _on_a_terminal(arguments: tuple[str, ...], **changes: str) -> str:
 def test_a_terminal_gets_colours_and_no_color_takes_them_away() -> None:
     assert "\x1b[" in _on_a_terminal(ESTIMATE)
     plain = _on_a_terminal(ESTIMATE, NO_COLOR="1")
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]|\x1b\[[0-9;]*9[0-9]m", plain)  # no colour; bold and dim may stay
+    colour = re.compile(r"\x1b\[[0-9;]*3[0-9]|\x1b\[[0-9;]*9[0-9]m")
+    assert not colour.search(plain)  # bold and dim may stay
     wrong = ("estimate", "no-such-model", "--gpu", "A100-80GB-SXM")
     assert "\x1b[" in _on_a_terminal(wrong)
-    assert "\x1b[" not in _on_a_terminal(wrong, NO_COLOR="1")
+    assert not colour.search(_on_a_terminal(wrong, NO_COLOR="1"))  # a machine that is busy shows a spinner first
 
 
 def test_a_pipe_gets_plain_text() -> None:

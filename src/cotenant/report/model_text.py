@@ -29,7 +29,8 @@ _KEEPS = {
     AttentionKind.NONE: "nothing",
 }
 _KEEPS_BESIDE = 85  # columns from which a row of layers also says in words what it keeps
-_PUBLISHED_BESIDE = 120  # columns from which the list of models also shows where its totals stand
+_LICENCE = 18  # columns of a licence, of which some are sentences
+_LEAST_LISTED = 20  # columns that the list of known checkpoints needs to be readable
 
 
 def print_anatomy(anatomy: Anatomy, console: Console, published: ModelEntry | None = None) -> None:
@@ -138,19 +139,26 @@ def _print_formats(anatomy: Anatomy, console: Console) -> None:
 
 
 def print_models(entries: Sequence[ModelEntry], console: Console) -> None:
-    """One row a model: its id, published parameters, task, licence, formats with a known checkpoint."""
-    wide = console.width >= _PUBLISHED_BESIDE
-    columns = ["model", "parameters", "task", *(["licence"] if wide else []), "checkpoints known"]
-    rows = table(*columns, left=("task", "licence", "checkpoints known"), wrap="checkpoints known")
-    for entry in entries:
-        licence = [entry.license or "-"] if wide else []
-        rows.add_row(
-            entry.id,
-            format_count(entry.published.parameters),
-            entry.task,
-            *licence,
-            ", ".join(entry.checkpoints) or "-",
+    """One row a model: its id, published parameters and task; where there is room also its licence, and formats
+    with a known checkpoint."""
+    needed = sum(
+        2 + max(len(head), *map(len, found))
+        for head, found in (
+            ("model", [one.id for one in entries]),
+            ("parameters", [""]),
+            ("task", [one.task for one in entries]),
         )
+    )
+    checkpoints = console.width - needed >= _LEAST_LISTED
+    licences = console.width - needed - _LICENCE - 2 >= _LEAST_LISTED
+    columns = ["licence"] * licences + ["checkpoints known"] * checkpoints
+    rows = table("model", "parameters", "task", *columns, left=("task", *columns), wrap="checkpoints known")
+    for column in rows.columns:
+        if column.header == "licence":
+            column.max_width, column.overflow = _LICENCE, "ellipsis"
+    for entry in entries:
+        told = [entry.license or "-"] * licences + [", ".join(entry.checkpoints) or "-"] * checkpoints
+        rows.add_row(entry.id, format_count(entry.published.parameters), entry.task, *told)
     console.print(rows)
     console.print()
     aliases = sum(len(entry.aliases) for entry in entries)

@@ -24,6 +24,18 @@ def table(*columns: str, left: Sequence[str] = (), wrap: str = "", gap: int = 2)
     return grid
 
 
+def pairs(facts: Iterable[tuple[str, str]]) -> Table:
+    """Names and what is said of each, which wraps beside its name."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, said in facts:
+        grid.add_row(name, said)
+    return grid
+
+
 def print_paragraph(console: Console, text: str, *, style: str = "", indent: int = INDENT) -> None:
     """`text` wrapped to the width of the console, every line indented."""
     from textwrap import wrap

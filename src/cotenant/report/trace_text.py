@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.trace_summary import TokenSpread, TraceSummary
 from cotenant.report.document import Document, header
-from cotenant.report.tables import print_warnings, table
+from cotenant.report.tables import pairs, print_warnings, table
 from cotenant.units import format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -45,14 +45,14 @@ def traffic_block(summary: TraceSummary) -> Document:
 
 
 def traffic_yaml(summary: TraceSummary) -> str:
-    """The block on one line, as it stands in a fleet file."""
+    """The block as it stands in a fleet file, a key a line."""
 
     def flow(value: object) -> str:
         if isinstance(value, dict):
             return "{" + ", ".join(f"{key}: {flow(one)}" for key, one in value.items()) + "}"
         return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
-    return f"traffic: {flow(traffic_block(summary))}"
+    return "\n".join(["traffic:", *(f"  {key}: {flow(one)}" for key, one in traffic_block(summary).items())])
 
 
 def print_trace(summary: TraceSummary, console: Console) -> None:
@@ -75,28 +75,33 @@ def print_trace(summary: TraceSummary, console: Console) -> None:
         )  # fmt: skip
     console.print(grid)
     console.print()
-    if summary.timed:
-        _print_times(summary, console)
+    facts = _times(summary) if summary.timed else []
     if summary.seen_share is not None:
-        console.print(
-            f"begun before    {format_percent(summary.seen_share)} of input tokens, by the trace's hashes"
+        facts.append(
+            ("begun before", f"{format_percent(summary.seen_share)} of input tokens, by the trace's hashes")
         )
-    console.print()
+    if facts:
+        console.print(pairs(facts))
+        console.print()
     console.print(traffic_yaml(summary), soft_wrap=True)
     print_warnings(console, summary.notes)
 
 
-def _print_times(summary: TraceSummary, console: Console) -> None:
-    console.print(f"rate over time  {plot(summary.rates)}  up to {max(summary.rates):.3g} a second")
-    console.print(
-        f"burstiness      {summary.variation:.2f} by gaps (deviation / mean),"
-        f" {summary.dispersion:.1f} by second (variance / mean); Poisson: 1"
-    )
+def _times(summary: TraceSummary) -> list[tuple[str, str]]:
     mean, p99, most = summary.concurrency
-    console.print(
-        f"in flight       {mean:.1f} on average, {p99:,} at p99, {most:,} at most, at"
-        f" {format_seconds(summary.token_s)} a token"
-    )
+    return [
+        ("rate over time", f"{plot(summary.rates)}\nup to {max(summary.rates):.3g} a second"),
+        (
+            "burstiness",
+            f"{summary.variation:.2f} by gaps (deviation / mean),"
+            f" {summary.dispersion:.1f} by second (variance / mean); Poisson: 1",
+        ),
+        (
+            "in flight",
+            f"{mean:.1f} on average, {p99:,} at p99, {most:,} at most, at"
+            f" {format_seconds(summary.token_s)} a token",
+        ),
+    ]
 
 
 def plot(values: Sequence[float]) -> str:
