@@ -95,6 +95,24 @@ def test_nobody_goes_where_it_would_not_be_enough() -> None:
     assert [one.state for one in residents] == [State.AWAKE] * 3 + [State.ASLEEP]
 
 
+def test_without_patience_a_busy_model_makes_room_at_once() -> None:
+    """As in the gateway, at the very moment of the request, not with the step in progress."""
+    loads = [Requests.of([0], [4], [60]), Requests.of([205], [4], [2])]
+    hosts = [Host(Replica(load, LIMITS, EVEN), ("card",)) for load in loads]
+    residents = [Resident(host.replica, host.cards, 10, 0, UNIT, UNIT) for host in hosts]
+    streams = [Stream(load, (place,)) for place, load in enumerate(loads)]
+    run(hosts, streams, residency=Residency(residents, {"card": 10}, 0), until_ns=205)
+    assert residents[0].state is State.DRAINING
+    router = Router(
+        [Hosted(f"r{place}", f"m{place}", (0,), 10, 4, load_ns=1) for place in (0, 1)],
+        [Served("m0"), Served("m1")], (10,), Settings(patience_ns=0, residency_ns=0),
+    )  # fmt: skip
+    router.arrived(0, 0, "m0")
+    router.up(1, 0, 1)
+    router.arrived(205, 1, "m1")
+    assert router.floor.replicas[0].state.name == "DRAINING"
+
+
 def test_policies_say_who_makes_room() -> None:
     assert {policy for policy, (_, rule) in SWAPS.items() if rule == RECENT} == {"swap-lru", "restart-lru"}
-    assert {mode for mode, _ in SWAPS.values()} == {"swap", "swap-2", "restart"}
+    assert {mode for mode, _ in SWAPS.values()} == {"sleep-1", "sleep-2", "restart"}

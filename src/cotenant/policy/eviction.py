@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cotenant.policy.kinds import Ints, Marks
-from cotenant.policy.turns import least_worth
+from cotenant.policy.turns import has_resided, least_worth, may_displace, patience_for
 
 WORTH, RECENT = 0, 1
 """Rules by which they are chosen: `least_worth`, as the gateway does; `least_recent`, as llama-swap and Run:ai."""
@@ -49,3 +49,26 @@ def may_swap(wait: int, own_wait: int, idle: bool, patience: int) -> bool:
     served anything, and nobody would ever be served.
     """
     return idle or (wait >= patience and wait > own_wait)
+
+
+def may_go(
+    busy: bool,
+    priority: int,
+    own_priority: int,
+    resident: int,
+    minimum: int,
+    wait: int,
+    own_wait: int,
+    patience: int,
+) -> bool:
+    """Whether a model that is awake may be sent away for a request of `priority` that has waited for `wait`.
+
+    It has been awake for `resident`, and must be for `minimum`; its own oldest request waits for `own_wait` (-1:
+    none does). All four in one unit of time.
+    """
+    if not may_displace(busy, priority, own_priority) or not has_resided(
+        resident, minimum, priority, own_priority
+    ):
+        return False
+    own = -1 if priority > own_priority else own_wait  # a higher priority does not queue behind its requests
+    return may_swap(wait, own, not busy, patience_for(patience, priority, own_priority))

@@ -6,8 +6,8 @@ that nobody overtakes it there. Room is made only where enough of it can be made
 
 from __future__ import annotations
 
-from cotenant.policy.eviction import WORTH, make_room, may_swap
-from cotenant.policy.turns import first_to_wake, has_resided, may_displace, patience_for
+from cotenant.policy.eviction import WORTH, make_room, may_go
+from cotenant.policy.turns import first_to_wake, may_displace
 from cotenant.serving.floor import Floor
 from cotenant.serving.replica import COMING, LEAVING, UP, Model, Replica, State
 from cotenant.serving.supervisor import Supervisor
@@ -152,21 +152,23 @@ class Residency:
         if victim.state is not State.READY:
             return False
         own = floor.models[victim.model]
-        busy = self._is_busy(victim)
+        settings, busy = floor.settings, self._is_busy(victim)
         priority, own_priority = model.waiting.priority(), self._priority_of(victim, own)
-        if not may_displace(busy, priority, own_priority):
-            return False
-        resident = floor.now_ns - victim.since_ns
-        if not has_resided(resident, floor.settings.residency_ns, priority, own_priority):
-            floor.review_at(victim.since_ns + floor.settings.residency_ns)
-            return False
-        patience = patience_for(floor.settings.patience_ns, priority, own_priority)
-        wait = floor.now_ns - model.waiting.oldest_ns()
-        own_wait = floor.now_ns - own.waiting.oldest_ns() if own.waiting.count and priority <= own_priority else -1
-        if not may_swap(wait, own_wait, not busy, patience):
-            floor.review_at(model.waiting.oldest_ns() + patience)
-            return False
-        return True
+        goes = may_go(
+            busy,
+            priority,
+            own_priority,
+            resident=floor.now_ns - victim.since_ns,
+            minimum=settings.residency_ns,
+            wait=floor.now_ns - model.waiting.oldest_ns(),
+            own_wait=floor.now_ns - own.waiting.oldest_ns() if own.waiting.count else -1,
+            patience=settings.patience_ns,
+        )
+        if not goes and may_displace(busy, priority, own_priority):  # then time alone may change it
+            floor.review_at(victim.since_ns + settings.residency_ns)
+            if busy:
+                floor.review_at(model.waiting.oldest_ns() + settings.patience_ns)
+        return goes
 
     def _priority_of(self, victim: Replica, own: Model) -> int:
         """The highest priority of what it runs and what waits for it; its model's own where there is nothing."""

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from cotenant.policy.eviction import WORTH, make_room, may_swap
-from cotenant.policy.turns import first_to_wake, has_resided, may_displace, patience_for
+from cotenant.policy.eviction import WORTH, make_room, may_go
+from cotenant.policy.turns import first_to_wake
 from cotenant.simulation.costs import FS_PER_NS
 from cotenant.simulation.replica import Replica
 
@@ -144,14 +144,16 @@ class Residency:
 
     def _may_go(self, one: Resident, comer: Resident, now: int) -> bool:
         """Whether an awake model's turn is over, for the sake of `comer`."""
-        busy, own = one.replica.has_work, one.priority
-        if not has_resided(now - one.since_fs, self.minimum_fs, comer.priority, own):
-            return False
-        if not may_displace(busy, comer.priority, own):
-            return False
-        patience = patience_for(self.patience_fs, comer.priority, own)
-        own_wait = _waited(one, now) if comer.priority <= own else -1
-        return may_swap(_waited(comer, now), own_wait, not busy, patience)
+        return may_go(
+            one.replica.has_work,
+            comer.priority,
+            one.priority,
+            resident=now - one.since_fs,
+            minimum=self.minimum_fs,
+            wait=_waited(comer, now),
+            own_wait=_waited(one, now),
+            patience=self.patience_fs,
+        )
 
     def _make_room(self, card: object, comer: Resident, goes: list[int], now: int) -> bool:
         """Mark in `goes` who sleeps for `comer` on one card. Whether it is enough, with who leaves already."""
@@ -181,6 +183,6 @@ class Residency:
 
 
 def _waited(one: Resident, now: int) -> int:
-    """Femtoseconds that its oldest waiting request has waited; 0 where none waits."""
+    """Femtoseconds that its oldest waiting request has waited; -1 where none waits."""
     oldest = one.replica.oldest_ns
-    return 0 if oldest is None else now - oldest * FS_PER_NS
+    return -1 if oldest is None else now - oldest * FS_PER_NS
