@@ -134,14 +134,26 @@ def axe_serious() -> Measured:
     return float(len(found)), {"views": 20, **({"first": found[0]} if found else {})}
 
 
-def audited(page: Any, *, least: tuple[str, ...] = ("serious", "critical")) -> list[str]:
-    """What axe-core says of the page: each violation of the impacts `least`, as `rule: what, where`.
+COLOURS = ("color-contrast", "link-in-text-block")  # axe-core's rules that see colours, of those that it runs
+
+
+def audited(
+    page: Any, *, least: tuple[str, ...] = ("serious", "critical"), rules: tuple[str, ...] = ()
+) -> list[str]:
+    """What axe-core says of the page: each violation of the impacts `least`, as `rule: what, where`; by `rules`
+    alone, where some are named.
 
     It is a test's tool alone and never shipped: its file comes with axe-playwright-python.
     """
     page.wait_for_timeout(400)  # colours on their way are not what is read
-    page.evaluate(f"() => {{ {_axe()} }}")
-    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] }).then((told) => told.violations)")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(f"() => {{ {_axe()} }}")
+    found = page.evaluate(
+        """(rules) => axe.run(document, { resultTypes: ['violations'],
+            ...(rules.length ? { runOnly: { type: 'rule', values: rules } } : {}) })
+            .then((told) => told.violations)""",
+        list(rules),
+    )
     return [
         f"{one['id']}: {one['help']}: {[node['target'] for node in one['nodes']][:4]}"
         for one in found
