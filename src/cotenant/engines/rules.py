@@ -179,7 +179,10 @@ class RuntimeRules:
     it). `graphs_in_budget`: an estimate of CUDA graphs is subtracted before the pool is sized (else graphs
     come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
     `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
-    captured per size, up to `largest_graph` tokens; `graph_sizes` where they do not follow vLLM's steps.
+    captured per size, up to `largest_graph` tokens; `graph_sizes` are those that there are.
+    `graph_slots`: how many times max_num_seqs the largest may be (None: whatever the slots are; 1: the next size
+    that holds them all). `graph_sets`: architectures with sizes of their own, whatever the slots are.
+    `piecewise`: every layer's part is a graph of its own. `adapter_graphs`: a second set where there are adapters.
     `graphs_estimated`: what is subtracted is an extrapolation from two captures, not what graphs take.
     `graph_slack_bytes`: how much more they have been seen to take. `prefill_sizes`: sizes of prefill that are
     captured too, up to a batch, each `prefill_bytes` (models with MLA: `latent_prefill_bytes` together).
@@ -196,6 +199,10 @@ class RuntimeRules:
     graph_modes: int
     largest_graph: int
     graph_sizes: tuple[int, ...] = ()
+    graph_slots: int | None = 2
+    graph_sets: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    piecewise: bool = False
+    adapter_graphs: bool = False
     slot_bytes: int = 0
     graphs_estimated: bool = False
     graph_slack_bytes: int = 0

@@ -37,6 +37,9 @@ _COMMUNICATORS_LATER = Interval(0, 60 * MIB, 600 * MIB)
 # What a captured graph keeps: its pool's outputs once, and its nodes for every layer.
 _GRAPH_POOL = 100 * MIB
 _GRAPH_NODES = 96 * KIB
+# Where every layer's part is a graph of its own, each keeps its nodes, and in a group those of two all-reduces:
+# public logs print 137 to 525 KiB for each on one GPU (median 260) and 300 to 830 in a group (median 406).
+_PIECES, _PIECES_GROUPED = 256 * KIB, 400 * KIB
 # What vLLM subtracts before it captures: the largest first capture, with what its warm-up leaves behind, and the
 # second one's growth for each of the rest, though graphs share their memory (v1/worker/gpu_model_runner.py,
 # profile_cudagraph_memory; issue 45178). Public logs print 0.55 to 1.65 GiB for its 86 default graphs on one GPU,
@@ -78,7 +81,8 @@ def runtime(
         settings.tensor_parallel_size, settings.pipeline_parallel_size, settings.max_num_seqs,
         settings.enforce_eager, settings.speculation and settings.speculation.tokens, settings.max_graph_batch,
         settings.max_model_len if rules.slot_bytes else 0,
-        settings.max_num_batched_tokens if rules.prefill_sizes else 0, reserves_graphs,
+        settings.max_num_batched_tokens if rules.prefill_sizes or rules.piecewise else 0, reserves_graphs,
+        settings.adapters is not None,
     )  # fmt: skip
     return _CACHE.get(
         (model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries, reserves_graphs)
@@ -113,22 +117,46 @@ def _runtime(
         on_top.append(_slot_table(settings, rules))
     why = "CUDA context, kernels"
     why += ", communicators" if group > 1 else ""
-    why += "" if graphs is None else f", {graph_count(settings, rules)} CUDA graphs"
+    why += "" if graphs is None else f", {graph_count(settings, rules, model.architecture)} CUDA graphs"
     why += "" if graphs is None or paid else " (on top of the budget)"
     why += f", token tables of {settings.max_num_seqs or 1:,} slots" if rules.slot_bytes else ""
     return Runtime(total(inside), total((*beside, *on_top)), total(beside), why)
 
 
-def graph_count(settings: EngineSettings, rules: RuntimeRules) -> int:
-    """Graphs captured: sizes 1, 2, 4, then every 8 up to 256, every 16 up to the largest; a second set for
-    decode batches where the version captures both kinds."""
+def graph_count(settings: EngineSettings, rules: RuntimeRules, architecture: str = "") -> int:
+    """Graphs captured: each size up to the largest, and where the version captures both kinds a second set for
+    decode batches; all of them twice where adapters ask for it."""
+    sizes, seqs = _sizes(settings, rules, architecture), _decode_tokens(settings)
+    decode = sum(size <= seqs for size in sizes) if rules.piecewise else len(sizes)
+    count = len(sizes) + (decode * (rules.graph_modes - 1) if rules.graph_modes > 1 else 0)
+    if not rules.graph_modes:
+        return 0
+    return count * (2 if rules.adapter_graphs and settings.adapters is not None else 1)
+
+
+def _decode_tokens(settings: EngineSettings) -> int:
+    """Tokens of a decode step of all slots: it computes every proposed token."""
     drafted = settings.speculation.tokens if settings.speculation else 0
-    seqs = (settings.max_num_seqs or 1) * (1 + drafted)  # a decode step computes every proposed token
-    largest = min(rules.largest_graph, 2 * seqs, settings.max_graph_batch or rules.largest_graph)
-    if rules.graph_sizes:
-        return rules.graph_modes * sum(size <= largest for size in rules.graph_sizes)
-    sizes = _sizes(largest)
-    return sizes + (_sizes(min(largest, seqs)) if rules.graph_modes > 1 else 0)
+    return (settings.max_num_seqs or 1) * (1 + drafted)
+
+
+def _sizes(settings: EngineSettings, rules: RuntimeRules, architecture: str) -> tuple[int, ...]:
+    """Batch sizes that are captured."""
+    own = dict(rules.graph_sets).get(architecture)
+    sizes, largest = own or rules.graph_sizes, own[-1] if own else _slot_limit(settings, rules)
+    largest = min(largest, settings.max_graph_batch or largest)
+    if rules.piecewise:
+        largest = min(largest, settings.max_num_batched_tokens or largest)
+    return tuple(size for size in sizes if size <= largest)
+
+
+def _slot_limit(settings: EngineSettings, rules: RuntimeRules) -> int:
+    if rules.graph_slots is None:
+        return rules.largest_graph
+    most = rules.graph_slots * _decode_tokens(settings)
+    if rules.graph_slots == 1:
+        most = next((size for size in rules.graph_sizes if size >= most), most)
+    return min(rules.largest_graph, most)
 
 
 def _slot_table(settings: EngineSettings, rules: RuntimeRules) -> Interval:
@@ -137,26 +165,34 @@ def _slot_table(settings: EngineSettings, rules: RuntimeRules) -> Interval:
     return Interval(size, size, 2 * size)
 
 
-def _sizes(largest: int) -> int:
-    return sum(size <= largest for size in (1, 2, 4)) + min(largest, 256) // 8 + max(0, largest - 256) // 16
-
-
 def _graphs(
     model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, *, estimated: bool
 ) -> Interval | None:
-    count = graph_count(settings, rules)
+    count = graph_count(settings, rules, model.architecture)
     if settings.enforce_eager or model.encoder_only or not count:
         return None
     if estimated:
         value = _GRAPH_POOL + count * model.num_layers * _ESTIMATED_NODES
         ranks = settings.tensor_parallel_size * settings.data_parallel_size
         return Interval(value // 4, value, value * 5 // 2 + 100 * MIB + (_ESTIMATED_GROUP if ranks > 1 else 0))
-    value = _GRAPH_POOL + count * model.num_layers * _GRAPH_NODES
+    value = _GRAPH_POOL + _graph_nodes(model, settings, rules, count)
     value += _prefill_graphs(model, settings, rules)
     slack = 100 * MIB + rules.graph_slack_bytes
     if settings.data_parallel_size > 1:
         slack += rules.copy_bytes * settings.data_parallel_size * min(rules.largest_graph, _largest(settings))
+    if rules.piecewise:  # measured by release: a narrower range
+        return Interval(value // 2, value, value * 9 // 5 + slack)
     return Interval(value // 4, value, value * 5 // 2 + slack)
+
+
+def _graph_nodes(model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, count: int) -> int:
+    """Piecewise, the graphs of the layers' parts count; those of whole decode steps share their memory."""
+    if not rules.piecewise:
+        return count * model.num_layers * _GRAPH_NODES
+    grouped = settings.tensor_parallel_size * settings.data_parallel_size > 1
+    pieces = len(_sizes(settings, rules, model.architecture))
+    pieces *= 2 if rules.adapter_graphs and settings.adapters is not None else 1
+    return pieces * model.num_layers * (_PIECES_GROUPED if grouped else _PIECES)
 
 
 def _largest(settings: EngineSettings) -> int:

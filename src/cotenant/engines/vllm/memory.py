@@ -174,8 +174,29 @@ def _runtime_rules(release: Release) -> RuntimeRules:
         others_in_budget=whole_card,
         start_check=release >= (0, 9, 2),
         graph_modes=2 if release >= (0, 11) else 1,
-        largest_graph=512 if release >= (0, 8) else 256,
+        largest_graph=512 if release >= (0, 8) else 256 if release < (0, 6, 5) else 8192,
+        graph_sizes=_graph_sizes(release),
+        graph_slots=_graph_slots(release),
+        graph_sets=(("GptOssForCausalLM", _WIDER_STEPS),) if (0, 10, 1) <= release < (0, 20) else (),
+        piecewise=release >= (0, 8),
+        adapter_graphs=release >= (0, 11, 1),  # cudagraph_specialize_lora
     )
+
+
+# config.py, _set_cudagraph_sizes; since 0.11.1 config/vllm.py
+_STEPS = (1, 2, 4, *range(8, 8193, 8))
+_WIDER_STEPS = (1, 2, 4, *range(8, 256, 8), *range(256, 1025, 16))
+
+
+def _graph_sizes(release: Release) -> tuple[int, ...]:
+    """Every eighth size; every sixteenth from 256 on since 0.11.1 (for gpt-oss since 0.10.1)."""
+    return _WIDER_STEPS if release >= (0, 11, 1) else _STEPS
+
+
+def _graph_slots(release: Release) -> int | None:
+    """The older core captured up to the first size that holds max_num_seqs; 0.8 and 0.9 all 67 sizes; since 0.10
+    twice max_num_seqs bounds them."""
+    return 2 if release >= (0, 10) else None if release >= (0, 8) else 1
 
 
 def _notes(release: Release) -> tuple[str, ...]:
