@@ -49,6 +49,17 @@ def test_an_unknown_model_is_refused():
     assert (refusal.status, refusal.code) == (404, "model_not_found")
 
 
+def test_a_first_start_is_not_hung_before_it_may_be():
+    one = router(host("a", "A", longest_load_ns=400 * S), least_start_ns=1 * S, deadline_ns=900 * S)
+    one.arrived(0, 1, "A")
+    assert one.take() == [Start(0, 1)]
+    assert one.next_ns() == 400 * S  # four times the usual two seconds would be eight
+    one.tick(399 * S)
+    assert one.take() == []
+    one.tick(400 * S)
+    assert one.take() == [Stop(0, 1, kill=True)]
+
+
 def test_an_idle_model_makes_room_after_its_least_stay():
     one = two(residency_ns=5 * S)
     one.arrived(0, 1, "A")

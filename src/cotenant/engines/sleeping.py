@@ -25,3 +25,8 @@ def sleep_modes(engine: str, version: Version, *, adapters: bool = False) -> tup
         return (RESTART,)
     levels = [mode for mode, first in _FROM.items() if version.parts >= first]
     return (*(mode for mode in levels if not (adapters and mode == SLEEP_2)), RESTART)
+
+
+def kept_bytes(mode: str, runtime_bytes: int) -> int:
+    """What stays on a card while a model is away: the runtime of its process, unless that is stopped."""
+    return 0 if mode == RESTART else runtime_bytes

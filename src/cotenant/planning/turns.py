@@ -23,7 +23,7 @@ from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.plan import Turns
 from cotenant.engines import find_engine
-from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, sleep_modes
+from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, kept_bytes, sleep_modes
 from cotenant.engines.starting import starting
 from cotenant.estimation.swapping import swap_seconds
 from cotenant.estimation.traced import traced
@@ -142,8 +142,8 @@ def _host_bytes(chosen: Sequence[Candidate]) -> int:
 
 
 def asleep_bytes(candidate: Candidate, mode: str) -> int:
-    """What stays on each of its cards: the process (context, graphs, workspaces), unless it is stopped."""
-    return 0 if mode == RESTART else max(rank.runtime.bytes.value for rank in candidate.estimate.per_gpu)
+    """What stays on each of its cards."""
+    return kept_bytes(mode, max(rank.runtime.bytes.value for rank in candidate.estimate.per_gpu))
 
 
 def _member(request: ModelRequest, candidate: Candidate, gpu: GpuSpec, mode: str) -> Member:

@@ -10,7 +10,7 @@ from cotenant.domain.engine import Version
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan
 from cotenant.domain.running import Launch
-from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, sleep_modes
+from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, kept_bytes, sleep_modes
 from cotenant.engines.starting import starting
 from cotenant.errors import InputError
 from cotenant.estimation.cold_start import Kept, cold_start
@@ -150,7 +150,7 @@ def _host(
         load_ns=int(swaps_s[RESTART][1] * SECOND),
         longest_load_ns=int(first.interval_s[2] * SECOND),
         load_peak_bytes=max(one[0].load_peak_bytes for one in mine),
-        asleep_bytes=max((one[1] or one[0].runtime_bytes) for one in mine) if level else 0,
+        asleep_bytes=max(one[1] or kept_bytes(_MODES[level], one[0].runtime_bytes) for one in mine),
         host_bytes=sum(one[2] or one[0].weights_bytes for one in mine) if level == 1 else 0,
         wake_ns=int(swaps_s[_MODES[level]][1] * SECOND) if level else 0,
         can_sleep=level > 0,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cotenant.domain.plan import Plan
-from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2
+from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, kept_bytes
 from cotenant.errors import UnsupportedError
 from cotenant.policy.eviction import RECENT, WORTH
 from cotenant.simulation.costs import FS_PER_S
@@ -104,13 +104,13 @@ def residency_under(
 
 
 def _resident(host: Host, one: Hosting, cards: tuple[object, ...], mode: str, priority: int) -> Resident:
-    """One that takes turns in that mode: a process that sleeps keeps its runtime, one that is stopped nothing."""
+    """One that takes turns in that mode."""
     asleep_s, wake_s = one.swap_s[mode]
     return Resident(
         replica=host.replica,
         cards=cards,
         awake_bytes=one.claimed_bytes,
-        asleep_bytes=0 if mode == RESTART else one.runtime_bytes,
+        asleep_bytes=kept_bytes(mode, one.runtime_bytes),
         wake_fs=max(_AT_ONCE_FS, round(wake_s * FS_PER_S)),
         sleep_fs=max(_AT_ONCE_FS, round(asleep_s * FS_PER_S)),
         priority=priority,
