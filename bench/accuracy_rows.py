@@ -272,6 +272,7 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         enable_expert_parallel=bool(row["expert_parallel"]),
         adapters=slots,
         data_parallel_size=copies,
+        decode_context_parallel_size=row.get("decode_context_parallel") or 1,
         speculation=_speculation(row["speculative"], model.name),
     )
 

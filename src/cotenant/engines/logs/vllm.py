@@ -17,6 +17,7 @@ _KEYS = {
     "tensor_parallel_size": "tensor_parallel_size",
     "pipeline_parallel_size": "pipeline_parallel_size",
     "data_parallel_size": "data_parallel_size",
+    "decode_context_parallel_size": "decode_context_parallel_size",
     "enable_expert_parallel": "enable_expert_parallel",
     "dtype": "dtype",
     "quantization": "quantization",
@@ -32,10 +33,16 @@ _KEYS = {
     "max_loras": "max_loras",
     "max_lora_rank": "max_lora_rank",
 }
+# As on the command line, short forms included (engine/arg_utils.py).
+_FLAGS = {
+    **_KEYS, "tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size",
+    "dcp": "decode_context_parallel_size",
+}  # fmt: skip
 # Parts of the two lines above as people quote them, one a line.
 _PRINTED_ALONE = {
     "max_seq_len=": "", "tensor_parallel_size=": "_parallel_size=", "pipeline_parallel_size=": "_parallel_size=",
-    "data_parallel_size=": "_parallel_size=", "kv_cache_dtype=": "", "enforce_eager=": "", "dtype=torch.": "",
+    "data_parallel_size=": "_parallel_size=", "decode_context_parallel_size=": "_parallel_size=",
+    "kv_cache_dtype=": "", "enforce_eager=": "", "dtype=torch.": "",
     "enable_prefix_caching=": "",
     "quantization=": "", "'gpu_memory_utilization':": "", "'max_num_seqs':": "'max_",
     "'max_num_batched_tokens':": "'max_", "'enable_lora':": "", "'max_lora_rank':": "'max_",
@@ -175,8 +182,8 @@ VLLM = EngineLog(
         LogLine("Chunked prefill is enabled", keys=_KEYS),
         LogLine("Application startup complete", ready=True),
         LogLine("init engine (profile, create kv cache", ready=True),
-        LogLine("vllm serve ", r"vllm serve (?P<model>[\w.][\w./:@+-]*)", flags=_KEYS),
-        LogLine("--gpu-memory-utilization ", flags=_KEYS),
-        LogLine("vllm.entrypoints.", flags=_KEYS),
+        LogLine("vllm serve ", r"vllm serve (?P<model>[\w.][\w./:@+-]*)", flags=_FLAGS),
+        LogLine("--gpu-memory-utilization ", flags=_FLAGS),
+        LogLine("vllm.entrypoints.", flags=_FLAGS),
     ),
 )

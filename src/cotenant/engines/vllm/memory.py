@@ -177,7 +177,7 @@ def _runtime_rules(release: Release) -> RuntimeRules:
         largest_graph=512 if release >= (0, 8) else 256 if release < (0, 6, 5) else 8192,
         graph_sizes=_graph_sizes(release),
         graph_slots=_graph_slots(release),
-        graph_sets=(("GptOssForCausalLM", _WIDER_STEPS),) if (0, 10, 1) <= release < (0, 20) else (),
+        graph_sets=(("GptOssForCausalLM", _WIDER_STEPS),) if release >= (0, 10, 1) else (),
         piecewise=release >= (0, 8),
         adapter_graphs=release >= (0, 11, 1),  # cudagraph_specialize_lora
     )
