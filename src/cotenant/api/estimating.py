@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.api.measured import with_what_is_known
 from cotenant.api.sources import load_model
+from cotenant.domain.defaults import KV_OVERFLOW
 
 if TYPE_CHECKING:
     from cotenant.api.sources import ModelSource
@@ -50,7 +51,7 @@ def estimate(
     ttft: str | None = None,
     tpot: str | None = None,
     percentile: float = 95.0,
-    kv_overflow: str = "1%",
+    kv_overflow: str = KV_OVERFLOW,
     options: Mapping[str, Any] | None = None,
     calibration: bool = True,
     aiconfigurator: bool = True,

@@ -21,6 +21,7 @@ from cotenant.cli.own_options import taken_own_options, with_own_options
 from cotenant.cli.progress import waiting
 from cotenant.cli.sections import SectionedCommand, option
 from cotenant.cli.values import ENGINE_INT, SHARE
+from cotenant.domain.defaults import KV_OVERFLOW
 
 if TYPE_CHECKING:
     from cotenant.domain.estimate import Estimate
@@ -80,7 +81,7 @@ def _with_lengths(function: Any) -> Any:
 @option(_TRAFFIC, "--concurrent", type=int, metavar="N", help="Requests in flight at once.")
 @option(_TRAFFIC, "--requests-per-second", type=float, metavar="RATE", help="Requests that arrive in a second.")
 @_with_lengths
-@option(_TRAFFIC, "--kv-overflow", metavar="PERCENT", default="1%", show_default=True,
+@option(_TRAFFIC, "--kv-overflow", metavar="PERCENT", default=KV_OVERFLOW, show_default=True,
         help="How often the requests in flight may need more than the pool.")  # fmt: skip
 @option(_SLO, "--ttft", metavar="TIME", help="Time to first token, such as 3s.")
 @option(_SLO, "--tpot", metavar="TIME", help="Time per output token, such as 80ms.")

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from cotenant.domain.defaults import HEADROOM, KV_OVERFLOW
 from cotenant.errors import InputError
 from cotenant.units import parse_bytes, parse_percent, parse_price, parse_seconds
 
@@ -305,8 +306,8 @@ class FleetFile(Entry):
     """The whole file."""
 
     engine: Text = "vllm"
-    headroom: Annotated[Percent, Field(json_schema_extra={"default": "12%"})] = 0.12
-    kv_overflow: Annotated[Percent, Field(json_schema_extra={"default": "1%"})] = 0.01
+    headroom: Annotated[Percent, Field(json_schema_extra={"default": HEADROOM})] = parse_percent(HEADROOM)
+    kv_overflow: Annotated[Percent, Field(json_schema_extra={"default": KV_OVERFLOW})] = parse_percent(KV_OVERFLOW)
     objective: Annotated[list[Literal["cost", "headroom", "quality"]], Field(min_length=1)] = [
         "cost",
         "headroom",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cotenant.domain.explanation import TERMS
 from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan, Turns
 from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
 from cotenant.report.migration_text import print_migration
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _WIDE = 76  # columns from which the tables' heads are written out
 _LONGEST_NAME = 24
-_TERMS = ("weights", "kv_cache", "activations", "runtime")
 
 
 def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: bool = False) -> None:
@@ -136,7 +136,7 @@ def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
         names.append(("others", -1, gpu.used_bytes))
     for share in gpu.shares:
         owner = owners[share.replica]
-        segments += [Segment(owner, term, getattr(share, f"{term}_bytes")) for term in _TERMS]
+        segments += [Segment(owner, term, getattr(share, f"{term}_bytes")) for term in TERMS]
         segments.append(Segment(owner, "headroom", share.claimed_bytes - share.footprint_bytes))
         names.append((share.replica, owner, share.claimed_bytes))
     for sleeper in gpu.sleepers:
@@ -156,7 +156,7 @@ def _gpu_table(gpu: GpuPlan, owners: dict[str, int], width: int) -> Table:
     narrow = ("GiB", "weights", "KV", "act.", "run.", "all", "share")
     table = _table(*(wide if width >= _WIDE else narrow))
     for share in gpu.shares:
-        figures = [_gib(getattr(share, f"{term}_bytes")) for term in _TERMS]
+        figures = [_gib(getattr(share, f"{term}_bytes")) for term in TERMS]
         portion = format_percent(share.claimed_bytes / gpu.capacity_bytes, digits=1)
         row = (shortened(share.replica, _LONGEST_NAME), *figures, _gib(share.claimed_bytes), portion)
         table.add_row(*row, style=colour(owners[share.replica]))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cotenant.domain.estimate import Estimate
+from cotenant.domain.explanation import TERMS
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.interval import Interval
 from cotenant.domain.plan import GpuShare, Plan, ReplicaPlan
 from cotenant.domain.workload import SILENT, Lengths
-from cotenant.verification.subject import TERMS, Subject
+from cotenant.verification.subject import Subject
 
 _OUTPUT = 16  # tokens of an answer where the plan says nothing of its traffic
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cotenant.domain.explanation import TERMS
 from cotenant.domain.interval import Interval
 from cotenant.domain.workload import Lengths
-
-TERMS = ("weights", "kv_cache", "activations", "runtime")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cotenant.domain.defaults import KV_OVERFLOW
 from cotenant.domain.loaded import LoadedModel
 from cotenant.web.documents import written
 
 # What the command line says where the user says nothing: they are part of the question, and of its hash.
 _SAID = {
     "engine": "vllm", "used": "0", "enforce_eager": False, "enable_expert_parallel": False, "enable_lora": False,
-    "kv_overflow": "1%", "percentile": 95.0,
+    "kv_overflow": KV_OVERFLOW, "percentile": 95.0,
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from cotenant.domain.calibration import DECODE, FIRST_TOKEN, CalibrationProfile
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
+from cotenant.domain.explanation import TERMS
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan, ReplicaPlan
@@ -29,7 +30,7 @@ from cotenant.estimation.calibrated import HOST
 from cotenant.serving.from_plan import launch_of
 from cotenant.verification import campaign, judge, terms
 from cotenant.verification.from_plan import side_by_side, subject_of, works_on_host
-from cotenant.verification.subject import TERMS, Subject
+from cotenant.verification.subject import Subject
 
 
 def verify_plan(
