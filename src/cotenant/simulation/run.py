@@ -29,18 +29,10 @@ DURATION_S = 300.0
 
 
 def replay(
-    plan: Plan,
-    requests: Sequence[ModelRequest],
-    hostings: Sequence[Hosting],
-    *,
-    seed: int = 0,
-    policy: str = "static",
-    patience_s: float = PATIENCE_S,
-    duration_s: float | None = None,
-    cards: int = 0,
-    conditions: Conditions = USUAL,
-    progress: Progress = lambda _: None,
-) -> Replay:
+    plan: Plan, requests: Sequence[ModelRequest], hostings: Sequence[Hosting], *, seed: int = 0,
+    policy: str = "static", patience_s: float = PATIENCE_S, duration_s: float | None = None, cards: int = 0,
+    conditions: Conditions = USUAL, progress: Progress = lambda _: None,
+) -> Replay:  # fmt: skip
     """What the plan's replicas make of `duration_s` seconds of traffic (by default its traces whole, else 300 s).
 
     static, elastic, spatial: each replica keeps its place on its cards (`together`), but for those that take turns
@@ -61,9 +53,7 @@ def replay(
     ]
     owner = {place: model for model in models for place in model.hosts}
     works = [owner[place].work.requests for place in range(len(hostings))]
-    hosts = hosts_of(policy, works, hostings)
-    for host in hosts:
-        host.replica.preempts_cheapest = conditions.preempt == "cheapest"
+    hosts = hosts_of(policy, works, hostings, preempts_cheapest=conditions.preempt == "cheapest")
     priorities = [owner[place].request.priority for place in range(len(hostings))]
     residency = _residency(policy, plan, hosts, hostings, priorities, Stays(patience_s, conditions.residency_s))
     ids = [one.id for one in hostings]

@@ -30,19 +30,29 @@ def cross_cost(policy: str) -> int:
     return SPATIAL if policy == "spatial" else SLICES
 
 
-def hosts_of(policy: str, works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Host]:
-    """One host for each hosting, with the requests of its model."""
-    if policy not in ("elastic", "spatial"):
-        return [
-            Host(_kind(work, one)(work, one.limits, one.costs), one.cards)
-            for work, one in zip(works, hostings, strict=True)
-        ]  # fmt: skip
+def hosts_of(
+    policy: str, works: Sequence[Requests], hostings: Sequence[Hosting], *, preempts_cheapest: bool = False
+) -> list[Host]:
+    """One host for each hosting, with the requests of its model; who gives way is the latest, or the cheapest."""
+    replicas = _lending(works, hostings) if policy in ("elastic", "spatial") else _apart(works, hostings)
+    for replica in replicas:
+        replica.preempts_cheapest = preempts_cheapest
+    return [Host(replica, one.cards) for replica, one in zip(replicas, hostings, strict=True)]
+
+
+def _apart(works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Replica]:
+    """Each with its own KV cache."""
+    return [_kind(work, one)(work, one.limits, one.costs) for work, one in zip(works, hostings, strict=True)]
+
+
+def _lending(works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Replica]:
+    """All of them take blocks of what their cards have together."""
     pool = Pool(_capacity(hostings), [_borrower(one) for one in hostings])
     found = []
     for work, one, share in zip(works, hostings, pool.borrowers, strict=True):
         most = min(pool.capacity_bytes[card] for card in one.cards) // share.block_bytes
         limits = replace(one.limits, num_blocks=max(one.limits.num_blocks, most))
-        found.append(Host(Replica(work, limits, _whole(one.costs), pool=pool, share=share), one.cards))
+        found.append(Replica(work, limits, _whole(one.costs), pool=pool, share=share))
     return found
 
 
