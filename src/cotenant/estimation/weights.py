@@ -22,6 +22,7 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
 from cotenant.estimation.memo import IdentityCache
+from cotenant.estimation.mixers import quantised_mixers, share_quantised
 from cotenant.estimation.stages import copies_in_stage, rank_share, stage_layers
 from cotenant.units import format_count, format_gib
 
@@ -31,6 +32,10 @@ _MERGED = {
     "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj",
 }  # fmt: skip
 
+# Quantisers load a model through classes without its prediction layers, and copy those as they were; formats
+# whose makers or loaders take every linear layer do not.
+_PREDICTION = "mtp."
+_PREDICTING_TOO = ("fp8", "gguf-", "bnb-", "fp32", "int8-by-name")
 _WHOLE_FORMATS = ("gguf-", "bnb-", "fp32")  # made from the 16-bit weights, whatever another recipe left out
 
 EXPERTS_ALONE = frozenset({Role.EXPERT})
@@ -109,6 +114,12 @@ def _terms(
         model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
         copies_share,
     )  # fmt: skip
+    mixed = quantised_mixers(model, format)
+    smaller = stages if mixed is None else stage_weights(
+        model, mixed, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
+        copies_share,
+    )  # fmt: skip
+    between = share_quantised(model, format)
     terms = []
     for number, stage in enumerate(stages):
         extra = 0
@@ -122,7 +133,10 @@ def _terms(
                 adapters_on_vocabulary,
                 rest_last,
             )
-        term = Term(_interval(stage, extra), _why(model, format, tensor_parallel_size, stage, extra))
+        size = _interval(stage, extra)
+        if mixed is not None:
+            size = _between(_interval(smaller[number], extra), size, between)
+        term = Term(size, _why(model, format, tensor_parallel_size, stage, extra))
         terms += [term] * tensor_parallel_size
     return tuple(terms)
 
@@ -182,6 +196,8 @@ def _storage(model: ModelSpec, format: QuantizationFormat, group: ParameterGroup
             return group.own_storage[0] if group.own_storage else None
         if not group.own_storage and not format.name.startswith(_WHOLE_FORMATS):
             return None  # what the publisher kept out of 8 bits, others keep out of fewer
+    if group.name.startswith(_PREDICTION) and not format.name.startswith(_PREDICTING_TOO):
+        return None
     role = group.role
     if role is Role.EMBEDDING and format.name.startswith("gguf-") and _is_tied(model):
         role = Role.HEAD
@@ -308,6 +324,11 @@ def _interval(stage: StageWeights, extra: int) -> Interval:
     value = stage.bytes + extra
     below, above = (ceil(stage.bytes * share + extra * 0.25) for share in stage.spread)
     return Interval(value - below, value, value + above)
+
+
+def _between(least: Interval, most: Interval, share: float) -> Interval:
+    """From the one to the other, with the value at that share of the way down."""
+    return Interval(least.low, round(least.value * share + most.value * (1 - share)), most.high)
 
 
 def _why(

@@ -66,7 +66,7 @@ class Recipe:
             own = patterns.drafts
         elif number is not None:
             own = patterns.of_layer(number)
-        return patterns.hit(names, own, number)
+        return patterns.hit(names, own, number, draft=group.draft)
 
 
 def stored_as(parameters: Groups, config: Mapping[str, Any], *, family: str, layers: int) -> Groups:
@@ -90,7 +90,7 @@ def stored_as(parameters: Groups, config: Mapping[str, Any], *, family: str, lay
 def _of_one(group: ParameterGroup, recipe: Recipe, family: str, layers: int) -> tuple[Storage, ...] | None:
     """A tensor outside the numbered layers; a prediction layer may be numbered as the one behind the last."""
     names = module_names(group.name.removeprefix("mtp."), family)
-    if group.draft and recipe.skipped.hit(names, recipe.skipped.of_layer(layers), layers):
+    if group.draft and recipe.skipped.hit(names, recipe.skipped.of_layer(layers), layers, draft=True):
         return ()
     return recipe.storage(group, names, layers if group.draft else None)
 

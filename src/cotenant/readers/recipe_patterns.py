@@ -19,6 +19,7 @@ _NUMBERED = re.compile(
 _OTHER_EXPERT = re.compile(r"\.experts\.[1-9]")
 _TOWERS = ("vis", "audio", "image", "encoder.", "tower")
 _PATHS = ("model.layers", "model.language_model.layers", "language_model.model.layers")
+_DRAFT_PATHS = ("mtp", "mtp.layers.0", "model.mtp.layers.0")
 _MOST = 40_000  # patterns read; a recipe that names every expert of every layer has as many
 _LONGEST = 300
 _MOST_REPEATS = 6
@@ -48,9 +49,9 @@ class Patterns:
             return found | {"*"}
         return found
 
-    def hit(self, names: Iterable[str], own: frozenset[str], number: int | None) -> bool:
+    def hit(self, names: Iterable[str], own: frozenset[str], number: int | None, *, draft: bool = False) -> bool:
         """Whether a module under one of `names` (from the number on, with a leading dot) is meant; `own` are the
-        rests of its layer."""
+        rests of its layer; `draft`: of a prediction layer, which has paths of its own."""
         spelled = tuple(names)
         if any(_matches(rest, name) for rest in own for name in spelled):
             return True
@@ -60,6 +61,8 @@ class Patterns:
             return False
         where = f".{number}" if number is not None else ""
         full = [f"{path}{where}{name}" for path in _PATHS for name in spelled] + [n[1:] for n in spelled]
+        if draft:
+            full += [f"{path}{name}" for path in _DRAFT_PATHS for name in spelled]
         return any(pattern.match(name) for pattern in self.expressions for name in full)
 
 

@@ -1,0 +1,40 @@
+"""Recurrent mixers in a checkpoint that only its format's name describes: quantised with the rest, or left out.
+
+Linear attention and Mamba project with plain linear layers, which a quantiser takes unless its recipe names them.
+Publishers' own FP8 takes them (Qwen3.6-27B-FP8 loads 27.6 GiB: every one). Four bits differ by maker: a mixture of
+experts is usually quantised in its experts and feed-forwards alone; in a dense model the mixers are a third of the
+weights, and public checkpoints of one 27B model load 18.5 to 24 GiB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cotenant.domain.model import ModelSpec, Role
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.estimation.memo import IdentityCache
+
+_OPEN = ("fp8", "nvfp4", "w4a16", "awq-int4", "gptq-int4", "gptq-int8", "int8")
+_CACHE: IdentityCache[QuantizationFormat | None] = IdentityCache()
+
+
+def quantised_mixers(model: ModelSpec, format: QuantizationFormat) -> QuantizationFormat | None:  # noqa: A002
+    """The format as it stores recurrent mixers too, where nothing says whether it does; else None."""
+    return _CACHE.get((model, format.storage), format.name, lambda: _with_mixers(model, format))
+
+
+def share_quantised(model: ModelSpec, format: QuantizationFormat) -> float:  # noqa: A002
+    """Where between left out (0) and quantised (1) the value stands."""
+    if format.name == "fp8":
+        return 1.0
+    return 0.0 if model.num_experts else 0.5
+
+
+def _with_mixers(model: ModelSpec, format: QuantizationFormat) -> QuantizationFormat | None:  # noqa: A002
+    named = format.name in _OPEN and Role.STATE not in format.storage and Role.ATTENTION in format.storage
+    if not named or format.name == model.quantization:
+        return None
+    mixers = [group for group in model.parameters if group.role is Role.STATE and len(group.shape) > 1]
+    if not mixers or any(group.own_storage is not None for group in mixers):
+        return None
+    return replace(format, storage={**format.storage, Role.STATE: format.storage[Role.ATTENTION]})

@@ -1,0 +1,74 @@
+"""What a format's name leaves open: recurrent mixers, and prediction layers."""
+
+from __future__ import annotations
+
+import pytest
+
+from cotenant.catalogue.models import find_entry
+from cotenant.catalogue.quantization import find_format
+from cotenant.domain.engine import EngineSettings, Speculation
+from cotenant.domain.model import ModelSpec
+from cotenant.estimation.speculation import served_model
+from cotenant.estimation.weights import weights_per_rank
+from cotenant.readers.model_config import read_model_config
+from cotenant.units import GIB
+
+DENSE, EXPERTS = "Qwen/Qwen3.5-27B", "Qwen/Qwen3.5-35B-A3B"
+
+
+def spec(name: str, **more: object) -> ModelSpec:
+    entry = find_entry(name)
+    assert entry is not None
+    return read_model_config({**entry.config, **more}, name=name, source="test")
+
+
+def with_prediction(model: ModelSpec) -> ModelSpec:
+    return served_model(model, EngineSettings(speculation=Speculation("mtp", 3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "format_name", "printed"),
+    [
+        (DENSE, "w4a16", 18.5),  # RedHatAI/Qwen3.8-27B-INT4
+        (DENSE, "nvfp4", 22.13),  # unsloth/Qwen3.8-27B-NVFP4
+        (EXPERTS, "nvfp4", 23.45),  # RedHatAI/Qwen3.6-35B-A3B-NVFP4
+    ],
+)
+def test_printed_weights_lie_between_mixers_taken_and_left_out(name, format_name, printed):
+    """vLLM 0.25.1 with the checkpoint's own prediction layer, three tokens a step."""
+    size = weights_per_rank(with_prediction(spec(name)), find_format(format_name))[0].bytes
+    assert size.low <= printed * GIB <= size.high
+
+
+def test_a_mixture_is_taken_to_keep_its_mixers_and_prediction_layers():
+    """RedHatAI/Qwen3.6-35B-A3B-NVFP4 loads 23.45 GiB: mixers and the prediction layer in 16 bits."""
+    size = weights_per_rank(with_prediction(spec(EXPERTS)), find_format("nvfp4"))[0].bytes
+    assert size.value == pytest.approx(23.45 * GIB, rel=0.02)
+
+
+def test_publishers_fp8_takes_the_mixers_and_says_what_it_may_be_otherwise():
+    """Qwen3.6-27B-FP8 loads 27.64 GiB without its 0.86 of vision tower."""
+    size = weights_per_rank(spec(DENSE), find_format("fp8"))[0].bytes
+    assert size.value == pytest.approx((27.64 + 0.86) * GIB, rel=0.02)
+    assert size.high > 33 * GIB
+
+
+def test_models_without_mixers_are_as_they_were():
+    size = weights_per_rank(spec("Qwen/Qwen3-8B"), find_format("fp8"))[0].bytes
+    assert size.high - size.low < 0.05 * size.value
+
+
+@pytest.mark.parametrize("pattern", ["re:.*mtp.*", "re:^mtp.*", "mtp*", "mtp.layers.0*", "re:mtp[.]layers.*"])
+def test_a_recipe_that_leaves_prediction_layers_out_is_read_in_every_spelling(pattern):
+    weights = {"num_bits": 4, "type": "float", "group_size": 16}
+    recipe = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head", pattern],
+    }
+    model = spec(EXPERTS, quantization_config=recipe)
+    experts = [group for group in model.parameters if group.draft and ".experts." in group.name]
+    assert experts
+    assert all(group.own_storage == () for group in experts)
+    others = [group for group in model.parameters if not group.draft and ".experts." in group.name]
+    assert all(group.own_storage for group in others)
