@@ -174,7 +174,8 @@ def _ahead(row: Row) -> list[tuple[EngineRules, Version]]:
 @lru_cache(maxsize=512)
 def _read_model(path: Path, name: str) -> ModelSpec:
     config = with_recipe(json.loads(path.read_text(encoding="utf-8")), name)
-    return read_model_config(config, name=name, source=path.name)
+    entry = next((found for one in base_names(name) if (found := find_entry(one)) is not None), None)
+    return read_model_config(config, name=name, source=path.name, task="" if entry is None else entry.task)
 
 
 @lru_cache(maxsize=512)
