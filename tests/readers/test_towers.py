@@ -144,6 +144,26 @@ def test_dots_ocr() -> None:
     assert count(**config) == 3_039_179_264
 
 
+def test_gemma_4_unified_has_no_tower() -> None:
+    """Derived: 40 sliding layers of 8 heads of 256, 8 global ones of one of 512 whose values are its keys."""
+    hidden, inner, patch = 3840, 15360, 3 * 48 * 48
+    config = {
+        "architectures": ["Gemma4UnifiedForConditionalGeneration"],
+        "text_config": {
+            "hidden_size": hidden, "num_hidden_layers": 48, "num_attention_heads": 16, "num_key_value_heads": 8,
+            "num_global_key_value_heads": 1, "attention_k_eq_v": True, "head_dim": 256, "global_head_dim": 512,
+            "intermediate_size": inner, "vocab_size": 262144, "hidden_size_per_layer_input": 0,
+        },
+        "vision_config": {"mm_embed_dim": hidden, "mm_posemb_size": 1120, "output_proj_dims": hidden,
+                          "patch_size": 16, "pooling_kernel_size": 3},
+        "audio_config": {"audio_embed_dim": 640},
+    }  # fmt: skip
+    text = 262144 * hidden + hidden + 48 * (3 * hidden * inner + 4 * hidden)
+    text += 40 * (hidden * (4096 + 2 * 2048 + 4096) + 2 * 256) + 8 * (hidden * (8192 + 512 + 8192) + 2 * 512)
+    seen = hidden * patch + hidden + 2 * 1120 * hidden + 2 * (patch + 2 * hidden) + hidden * hidden
+    assert count(**config) == text + seen + 640 * hidden
+
+
 def test_paddleocr_vl() -> None:
     """958,588,736 with the pooling head and 32,768 packed positions that vLLM leaves out ("0.9B")."""
     config = {

@@ -159,6 +159,35 @@ def _gemma4_audio(config: ConfigView, out: int) -> Groups:
     return groups + matrix("audio.projector", out, last, bias=False)
 
 
+def _gemma4_unified(config: ConfigView) -> Structure:
+    """No towers: patches and audio frames are projected into the text model (vLLM, models/gemma4_unified.py)."""
+    text = _gemma4_text(config.text_section())
+    if "audio_config" in config:
+        audio = config.section("audio_config")
+        width = audio.integer("output_proj_dims", "audio_embed_dim", "hidden_size", most=2**20)
+        text = text.extended(*matrix("audio.projector", text.hidden_size, width, bias=False))
+    if "vision_config" not in config:
+        return text
+    vision = config.section("vision_config")
+    groups = _patch_embedder(vision)
+    width = vision.integer("output_proj_dims", "mm_embed_dim", most=2**20)
+    groups += matrix("projector", text.hidden_size, width, bias=False)
+    return text.extended(*groups, modalities=("text", "image"))
+
+
+def _patch_embedder(vision: ConfigView) -> Groups:
+    """One matrix over 48 x 48 pixels, three norms and a table of positions for each axis."""
+    width = vision.integer("mm_embed_dim", most=2**20)
+    pooled = vision.integer("patch_size", default=16, most=2**10)
+    pooled *= vision.integer("pooling_kernel_size", default=3, most=2**6)
+    pixels = 3 * vision.integer("model_patch_size", default=pooled, most=2**12) ** 2
+    groups = whole("vision.dense", width, pixels) + whole("vision.dense.bias", width)
+    groups += whole(
+        "vision.positions", vision.integer("mm_posemb_size", default=1120, most=2**20), width, copies=2
+    )
+    return groups + layer_norm("vision.patch_norm", pixels) + layer_norm("vision.norms", width, copies=2)
+
+
 def subsampling(config: ConfigView, hidden: int) -> Groups:
     """Two strided convolutions over time and 128 mel bands, each with a norm, and a projection."""
     channels = (
@@ -190,4 +219,7 @@ BUILDERS: dict[str, Builder] = {
     "gemma4_text": _gemma4_text,
     "Gemma4ForConditionalGeneration": _gemma4,
     "gemma4": _gemma4,
+    "Gemma4UnifiedForConditionalGeneration": _gemma4_unified,
+    "gemma4_unified": _gemma4_unified,
+    "gemma4_unified_text": _gemma4_text,
 }
