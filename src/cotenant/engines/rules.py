@@ -301,6 +301,7 @@ class MemoryRules:
     copies_share: frozenset[Role] = frozenset({Role.EXPERT})  # what copies of attention split between them
     limits: Limits | None = None
     online: tuple[tuple[str, Online], ...] = ()  # formats made while loading; others are streamed
+    video_positions: int = 1  # how many times longer the rotary table of models that see video is
     load_slack_bytes: int = 0  # the most that its "weights" hold beside them: a difference of free memory
 
 

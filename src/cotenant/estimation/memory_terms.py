@@ -99,15 +99,16 @@ def replica_memory(
         adapters=resolved.adapters if rules.adapters is AdapterPlace.WEIGHTS else None,
         padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
         rest_last=rules.cache.rest_on_last_stage, copies_share=rules.copies_share,
+        video_positions=rules.video_positions,
     )  # fmt: skip
     online = made_while_loading(model, format, rules)
     plain = None if online is None else stage_weights(
         model, find_format("bf16"), ranks, stages, resolved.dtype, padding, resolved.data_parallel_size,
-        rules.unsplit_weights, rules.cache.rest_on_last_stage, rules.copies_share,
+        rules.unsplit_weights, rules.cache.rest_on_last_stage, rules.copies_share, rules.video_positions,
     )  # fmt: skip
     raw = stage_weights(
         model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
-        rules.cache.rest_on_last_stage, rules.copies_share,
+        rules.cache.rest_on_last_stage, rules.copies_share, rules.video_positions,
     )  # fmt: skip
     measured = profile_for(engine.name, str(version), gpu.name, model.family)
     common = _as_measured(

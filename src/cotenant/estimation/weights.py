@@ -84,14 +84,15 @@ def weights_per_rank(
     unsplit: bool = False,
     rest_last: bool = False,
     copies_share: frozenset[Role] = EXPERTS_ALONE,
+    video_positions: int = 1,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
     rank instead of a slice of each, which leaves its bytes the same. `copies_share`: what copies of attention
-    split between them. Raises UnsupportedError for a format without
-    rules."""
+    split between them; `video_positions`: how many times longer the rotary table of models that see video is.
+    Raises UnsupportedError for a format without rules."""
     key = (
         tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding,
-        data_parallel_size, unsplit, rest_last, copies_share,
+        data_parallel_size, unsplit, rest_last, copies_share, video_positions,
     )  # fmt: skip
     return _TERMS.get((model, format.storage), (format.name, key), lambda: _terms(model, format, *key))
 
@@ -109,15 +110,16 @@ def _terms(
     unsplit: bool,
     rest_last: bool,
     copies_share: frozenset[Role],
+    video_positions: int,
 ) -> tuple[Term, ...]:
     stages = stage_weights(
         model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
-        copies_share,
+        copies_share, video_positions,
     )  # fmt: skip
     mixed = quantised_mixers(model, format)
     smaller = stages if mixed is None else stage_weights(
         model, mixed, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
-        copies_share,
+        copies_share, video_positions,
     )  # fmt: skip
     between = share_quantised(model, format)
     terms = []
@@ -152,9 +154,10 @@ def stage_weights(
     unsplit: bool = False,
     rest_last: bool = False,
     copies_share: frozenset[Role] = EXPERTS_ALONE,
+    video_positions: int = 1,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype, padding, copies, unsplit, rest_last, copies_share)
+    key = (ranks, stages, dtype, padding, copies, unsplit, rest_last, copies_share, video_positions)
     return _CACHE.get((model, format.storage), (format.name, key), lambda: _stage_weights(model, format, *key))
 
 
@@ -239,6 +242,7 @@ def _stage_weights(
     unsplit: bool,
     rest_last: bool,
     copies_share: frozenset[Role],
+    video_positions: int,
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
@@ -263,7 +267,7 @@ def _stage_weights(
             rest += many * _absorbed(group, ranks)
         total = rest + sum(count * allocated_bytes(size, unsplit=unsplit) for size, count in sizes.values())
         largest = max((size for size, _ in sizes.values()), default=total)
-        found.append(StageWeights(ceil(total + rotary_bytes(model)), ceil(largest), spread))
+        found.append(StageWeights(ceil(total + rotary_bytes(model, video_positions)), ceil(largest), spread))
     return tuple(found)
 
 
@@ -308,16 +312,25 @@ def _merged(name: str) -> str:
     return f"{prefix}.{_MERGED.get(last, last)}"
 
 
-def rotary_bytes(model: ModelSpec) -> int:
-    """The table of cosines and sines: one row a position, shared by all layers, in the model's dtype."""
-    widths = {
-        64 if group.kind is AttentionKind.LATENT else group.key_width
+def rotary_bytes(model: ModelSpec, video_positions: int = 1) -> int:
+    """The tables of cosines and sines, one row a position in the model's dtype: one for each width that layers
+    rotate, and for Gemma 3 and 4 one for each kind of layers, whose bases differ. Where positions count a video's
+    time it may be longer (vLLM, layers/rotary_embedding/mrope.py)."""
+    rotating = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
+    apart = model.architecture.startswith(_BASES_BY_KIND)
+    tables = {
+        (64 if group.kind is AttentionKind.LATENT else group.key_width, group.kind if apart else None)
         for group in model.layer_groups
-        if group.kind in (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
+        if group.kind in rotating
     }
-    if model.encoder_only or not widths:
+    if model.encoder_only or not tables:
         return 0
-    return round(model.max_model_len * max(widths) * element_bytes("bf16"))
+    factor = video_positions if model.family in _POSITIONS_IN_TIME and "video" in model.modalities else 1
+    return round(factor * model.max_model_len * sum(width for width, _ in tables) * element_bytes("bf16"))
+
+
+_BASES_BY_KIND = ("Gemma3", "Gemma4")
+_POSITIONS_IN_TIME = ("qwen_vl", "qwen_omni", "glm_v")
 
 
 def _interval(stage: StageWeights, extra: int) -> Interval:

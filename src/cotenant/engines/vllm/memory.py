@@ -42,6 +42,7 @@ def memory_rules(release: Release) -> MemoryRules:
         unsplit_weights=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
         notes=_notes(release),
         online=(("fp8", _online(release)),),
+        video_positions=4 if release >= (0, 7) else 1,  # layers/rotary_embedding, cache_max_position_num
     )
 
 
