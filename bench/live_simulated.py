@@ -10,38 +10,51 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+from bench import live_told
 from bench.live_case import Gateway
 from bench.live_swaps import NAMES, TOKENS_OUT, Mix, Served, ask, gateway, p95_of
+from bench.live_told import TimedResident, Told
 from bench.table import CannotRunError
 from cotenant.simulation.costs import FS_PER_S, StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Requests
 from cotenant.simulation.replica import Replica
-from cotenant.simulation.residency import Residency, Resident, State
+from cotenant.simulation.residency import Residency, State
 
 SETTINGS = (
     (0.0, 9.0),
-    *((stay, wait) for stay in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 20.0) for wait in (1.0, 2.0, 20.0)),
+    *((stay, wait) for stay in (0.0, 0.5, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 20.0) for wait in (0.0, 1.0, 2.0, 20.0)),
 )
 _PROMPT = 32  # tokens, about; only their time counts, which was measured
-_ROUNDS, _LONG, _SLOTS = 3, TOKENS_OUT + 16, 2
+_ROUNDS, _LONG, _SLOTS, _DRAWS = 6, TOKENS_OUT + 16, 2, 7
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Seconds of one model: to come up, to be gone, to read the question and write the first token, and of a step
-    that writes for one and for each further answer at once."""
+    """Seconds of one model: to come up, to be gone (each time that it was measured), to read a question and write
+    the first token, and of a step that writes for one and for each further answer at once."""
 
-    wake_s: float
-    sleep_s: float
+    wakes: tuple[float, ...]
+    sleeps: tuple[float, ...]
     read_s: float
     step_s: float
     beside_s: float
+
+    @property
+    def wake_s(self) -> float:
+        """To come up, as a rule."""
+        return median(self.wakes)
+
+    @property
+    def sleep_s(self) -> float:
+        """To be gone, as a rule."""
+        return median(self.sleeps)
 
     @property
     def costs(self) -> StepCosts:
@@ -74,7 +87,7 @@ def profiles(program: Path, files: Sequence[Path]) -> dict[str, Profile]:
         read = median(short[name]) - (TOKENS_OUT - 1) * step
         pair = (median(both[name]) - 2 * read) / (_LONG - 1)  # both questions are read first
         beside = min(step, max(0.0, pair - step))
-        found[name] = Profile(median(wakes[name]), median(sleeps[name]), read, step, beside)
+        found[name] = Profile(tuple(wakes[name]), tuple(sleeps[name]), read, step, beside)
     return found
 
 
@@ -96,8 +109,17 @@ def changes(one: Gateway) -> tuple[dict[str, list[float]], dict[str, list[float]
     return wakes, sleeps
 
 
-def simulate(mix: Mix, measured: Mapping[str, Profile]) -> tuple[int, dict[str, float]]:
+def simulated(mix: Mix, measured: Mapping[str, Profile]) -> tuple[int, dict[str, float]]:
+    """(swaps, 95th percentile of each model), the median of several simulations whose swaps take times drawn from
+    the measured ones: with one and the same time each, requests by the clock fall into step with the swaps."""
+    found = [simulate(mix, measured, seed) for seed in range(_DRAWS)]
+    p95 = {name: median(each[1][name] for each in found) for name in NAMES}
+    return round(median(each[0] for each in found)), p95
+
+
+def simulate(mix: Mix, measured: Mapping[str, Profile], seed: int) -> tuple[int, dict[str, float]]:
     """(swaps, 95th percentile of each model) of a mix, the first model being awake."""
+    rng = random.Random(seed)
     hosts, streams, residents = [], [], []
     for place, name in enumerate(NAMES):
         arrivals = [at for at, model in mix.order if model == name] or [0.0] * mix.count
@@ -108,8 +130,8 @@ def simulate(mix: Mix, measured: Mapping[str, Profile]) -> tuple[int, dict[str, 
         replica = Replica(requests, Limits(_SLOTS, 2048, 16, 256, 1024), one.costs)
         hosts.append(Host(replica, ("box",)))
         streams.append(Stream(requests, (place,), users=mix.users))
-        times = (round(one.wake_s * FS_PER_S), round(one.sleep_s * FS_PER_S))
-        residents.append(Resident(replica, ("box",), 1, 0, *times))
+        drawn = (rng.choices(times, k=len(arrivals) + 1) for times in (one.wakes, one.sleeps))
+        residents.append(TimedResident.of(replica, Told([], *drawn)))
     residents[0].state = State.AWAKE
     residents[0].spells_fs.append([0, 0])
     stay, patience = (round(one * FS_PER_S) for one in mix.settings)
@@ -129,7 +151,7 @@ def best(mix: Mix, measured: Mapping[str, Profile], limits: Mapping[str, float])
     each model within its limit (95th percentile, seconds); where none do, those that swap whenever one is idle."""
     found = []
     for settings in SETTINGS:
-        count, p95 = simulate(replace(mix, settings=settings), measured)
+        count, p95 = simulated(replace(mix, settings=settings), measured)
         late = max(p95[name] / limits[name] for name in NAMES)
         if late <= 1:
             found.append((count, late, settings))
@@ -140,7 +162,7 @@ def curve(mix: Mix, measured: Mapping[str, Profile]) -> str:
     """Swaps and 95th percentiles over the least stay of a model."""
     parts = []
     for stay in (0.0, 1.0, 2.0, 4.0):
-        count, p95 = simulate(replace(mix, settings=(stay, max(1.0, stay))), measured)
+        count, p95 = simulated(replace(mix, settings=(stay, max(1.0, stay))), measured)
         parts.append(f"stay {stay:g} s: {count} ({', '.join(f'{p95[name]:.1f}' for name in NAMES)} s)")
     return "; ".join(parts)
 
@@ -148,14 +170,21 @@ def curve(mix: Mix, measured: Mapping[str, Profile]) -> str:
 def against(
     found: Sequence[tuple[Mix, Served]], measured: Mapping[str, Profile]
 ) -> tuple[tuple[float, dict[str, object]], tuple[float, dict[str, object]]]:
-    """The worst ratio of swaps, the worst error of a 95th percentile in percent; with each, the mixes in words."""
+    """The worst ratio of swaps with each request's and each swap's own time, the worst error of a 95th percentile
+    in percent with the profile's; with each, the mixes in words."""
     ratios, errors = [1.0], [0.0]
     swaps: dict[str, object] = {}
     times: dict[str, object] = {}
     for mix, live in found:
-        count, p95 = simulate(mix, measured)
-        swaps[mix.name] = f"{count} simulated, {live.swaps} live"
-        ratios.append(count / max(1, live.swaps))
+        count, p95 = simulated(mix, measured)
+        told, starts = live_told.read(live.log, live.began)
+        again = live_told.replay(told, mix.settings)
+        same = live_told.equal_decisions(starts, again)
+        swaps[mix.name] = (
+            f"{len(again)} simulated, {live.swaps} live, the first {same} one by one; "
+            f"{count} with the profile's times"
+        )
+        ratios.append(len(again) / max(1, live.swaps) if same == live.swaps else 0.0)
         times[mix.name] = ", ".join(
             f"{name} {p95[name]:.2f} s simulated, {live.p95(name):.2f} live" for name in NAMES
         )

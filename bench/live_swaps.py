@@ -22,6 +22,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bench.live_case import MIB, Gateway, free_port, plan_document
 from bench.live_ends import spoken
@@ -49,9 +50,12 @@ class Mix:
 
 @dataclass(slots=True)
 class Served:
-    """What came of a mix: swaps, how requests ended, seconds of each answer by model."""
+    """What came of a mix: swaps, how requests ended, seconds of each answer by model; our gateway's log of it, and
+    when it began."""
 
     swaps: int = 0
+    log: list[dict[str, Any]] = field(default_factory=list)
+    began: float = 0.0
     how: Counter[str] = field(default_factory=Counter)
     seconds: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in NAMES})
 
@@ -144,8 +148,10 @@ def ours(program: Path, files: Sequence[Path], mix: Mix) -> Served:
     """A mix through our gateway."""
     found = Served()
     with gateway(program, files, mix.settings) as one:
+        found.began = time.time()
         asyncio.run(play(one.port, mix, found))
-        found.swaps = one.logged().count('"engine_started"') - 1
+        found.log = [json.loads(line) for line in one.logged().splitlines()]
+        found.swaps = sum(line["event"] == "engine_started" for line in found.log) - 1
     return found
 
 

@@ -324,5 +324,59 @@ def test_two_engines_on_one_port_are_refused():
 
 def test_a_plan_for_a_larger_machine_is_refused():
     document = plan_document({"alpha": MIB}, 2**50)
-    with pytest.raises(InputErrors, match=r"1\.00 PiB|1,024|1048576|of host memory; this machine has"):
+    with pytest.raises(InputErrors, match=r"1\.00 PiB|1,024|1048576|of host memory; here there are"):
         check_hardware(fleet_of(read_plan(document)), Log())
+
+
+REQUEST = b"POST /v1/chat/completions HTTP/1.%d\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
+
+
+def half_closed(gateway, body: bytes, *, minor: int = 1) -> bytes:
+    """A client that says that it sends nothing more, and reads to the end."""
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as one:
+        one.sendall(REQUEST % (minor, len(body), body))
+        one.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: one.recv(65536), b""))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_closes_its_own_side_still_gets_its_answer(gateway, stream):
+    gateway.stub("alpha", token_s=0.1)
+    told = {"model": "alpha", "messages": [], "stream": stream, "max_tokens": 4}
+    try:
+        found = half_closed(gateway, json.dumps(told).encode())
+    finally:
+        gateway.stub("alpha", token_s=0)
+    *interim, answer = found.split(b"HTTP/1.1 ")[1:]
+    assert answer.startswith(b"200")
+    assert set(interim) <= {b"100 Continue\r\n\r\n"}
+    assert (b"[DONE]" if stream else b'"content"') in answer
+
+
+def test_who_leaves_before_its_answer_begins_is_noticed(gateway):
+    gateway.stub("alpha", token_s=0.1)
+    body = json.dumps({"model": "alpha", "messages": [], "max_tokens": 1000}).encode()
+    try:
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as one:
+            one.sendall(REQUEST % (1, len(body), body))
+            end = time.monotonic() + 5
+            while not gateway.stub("alpha")["running"] and time.monotonic() < end:
+                time.sleep(0.02)
+        while gateway.stub("alpha")["running"] and time.monotonic() < end:
+            time.sleep(0.02)
+        assert gateway.stub("alpha")["running"] == 0
+    finally:
+        gateway.stub("alpha", token_s=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "minor"), [(b'{"model": "alpha"', 1), (b'{"model": "alpha", "messages": []}', 0)]
+)
+def test_half_of_a_request_and_old_clients_end_as_they_did(gateway, body, minor):
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as one:
+        one.sendall(REQUEST % (minor, len(body) + minor, body))
+        one.shutdown(socket.SHUT_WR)
+        found = b"".join(iter(lambda: one.recv(65536), b""))
+    assert b"100 Continue" not in found
+    assert time.monotonic() - began < 5

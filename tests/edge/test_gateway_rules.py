@@ -75,7 +75,8 @@ def test_clients_take_turns_and_a_full_queue_is_said(own, tmp_path):
     served = [row for row in requests_of(one) if row["status"] == 200]
     assert [row["client"] for row in served] == ["alice", "bob", "alice", "alice", "alice"]
     (refused,) = (row for row in requests_of(one) if row["status"] == 429)
-    assert set(refused) == {"time", "event", "id", "model", "client", "path", "status", "queue_s", "total_s"}
+    told = {"time", "event", "id", "model", "client", "path", "status", "came", "queue_s", "total_s"}
+    assert set(refused) == told
     text = one.ask("/metrics", headers=headers)[2]
     assert 'cotenant_requests_total{model="alpha",status="200"} 5.0' in text
     assert 'cotenant_requests_total{model="alpha",status="429"} 1.0' in text

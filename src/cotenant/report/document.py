@@ -269,13 +269,35 @@ def _gpu(gpu: GpuPlan, plan: Plan) -> Document:
 
 
 def _load_peak(gpu: GpuPlan, plan: Plan) -> int:
-    """The most that the card holds while its replicas load in their order, what others hold included."""
+    """The most that the card holds while its replicas load in their order, what others hold included. Of those
+    that take turns one is awake at a time, and none while another of them loads."""
     order = {replica.id: replica.start_order for replica in plan.replicas}
-    running = peak = gpu.used_bytes
-    for share in sorted(gpu.shares, key=lambda one: order[one.replica]):
-        peak = max(peak, running + share.load_peak_bytes, running + share.claimed_bytes)
-        running += share.claimed_bytes
+    asleep = _kept_asleep(gpu, plan)
+    started: dict[str, list[GpuShare]] = {}
+    peak = gpu.used_bytes
+    for share in sorted((*gpu.shares, *(one.share for one in gpu.sleepers)), key=lambda one: order[one.replica]):
+        group = asleep.get(share.replica, (share.replica, 0))[0]
+        held = gpu.used_bytes
+        for name, members in started.items():
+            rests = [asleep.get(one.replica, ("", 0))[1] for one in members]
+            awake = [one.claimed_bytes - rest for one, rest in zip(members, rests, strict=True)]
+            held += sum(rests) + (0 if name == group else max(awake))
+        peak = max(peak, held + max(share.load_peak_bytes, share.claimed_bytes))
+        started.setdefault(group, []).append(share)
     return peak
+
+
+def _kept_asleep(gpu: GpuPlan, plan: Plan) -> dict[str, tuple[str, int]]:
+    """Of each replica here that takes turns: the name of its turns, and what it keeps of the card asleep."""
+    model_of = {replica.id: replica.model for replica in plan.replicas}
+    told = {one.share.replica: one.asleep_bytes for one in gpu.sleepers}
+    found: dict[str, tuple[str, int]] = {}
+    for share in (*gpu.shares, *(one.share for one in gpu.sleepers)):
+        for number, turns in enumerate(plan.turns):
+            if model_of[share.replica] in turns.models:
+                kept = 0 if turns.mode == "restart" else share.runtime_bytes
+                found[share.replica] = (f"turns {number}", told.get(share.replica, kept))
+    return found
 
 
 def _sleeper(one: Sleeper) -> Document:

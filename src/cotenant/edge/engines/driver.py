@@ -18,6 +18,10 @@ class Driver(Protocol):
     def can_sleep(self) -> bool:
         """Whether the engine frees its memory on request and comes back faster than it starts."""
 
+    @property
+    def stops_at_once(self) -> bool:
+        """Whether an orderly end would save nothing: once idle it may be killed, and is gone sooner."""
+
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """How the engine is started. Raises InputError where its program is missing or too old."""
 

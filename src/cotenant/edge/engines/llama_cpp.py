@@ -33,6 +33,11 @@ class LlamaServer(NoSleep, FixedAdapters):
     __slots__ = ()
     name = "llama.cpp"
 
+    @property
+    def stops_at_once(self) -> bool:
+        """It keeps nothing, and takes 0.1 to 0.2 s to end in order: more than it needs to be asked again."""
+        return True
+
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``llama-server -m FILE ...`` on loopback, with metrics. Buffers are printed at verbosity 4, where many
         builds write whole requests and answers too (log_server_request): only a measured launch gets it."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call_json
-from cotenant.edge.engines.plain import FixedAdapters, health_at, on_cards, post, version_at
+from cotenant.edge.engines.plain import EndsInOrder, FixedAdapters, health_at, on_cards, post, version_at
 from cotenant.edge.engines.programs import program
 from cotenant.errors import EngineError
 
 
-class Ollama(FixedAdapters):
+class Ollama(EndsInOrder, FixedAdapters):
     """The driver of Ollama's server."""
 
     __slots__ = ()

@@ -74,6 +74,17 @@ def post(url: str, path: str, body: object = None, *, timeout_s: float, key: str
         raise EngineError(f"{path} answered {status}: {found[:200].decode('utf-8', 'replace')}")
 
 
+class EndsInOrder:
+    """An engine that is asked to end: it has processes of its own, or files to put in order."""
+
+    __slots__ = ()
+
+    @property
+    def stops_at_once(self) -> bool:
+        """It does not."""
+        return False
+
+
 class NoSleep:
     """An engine that gives no memory back on request: it is stopped instead."""
 

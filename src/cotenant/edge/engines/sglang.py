@@ -9,7 +9,16 @@ server_args.py.
 from __future__ import annotations
 
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
-from cotenant.edge.engines.plain import NoSleep, health_at, metrics_at, on_cards, post, version_at, words
+from cotenant.edge.engines.plain import (
+    EndsInOrder,
+    NoSleep,
+    health_at,
+    metrics_at,
+    on_cards,
+    post,
+    version_at,
+    words,
+)
 
 _METRICS = {
     "running": ("sglang:num_running_reqs",),
@@ -21,7 +30,7 @@ _METRICS = {
 }
 
 
-class Sglang(NoSleep):
+class Sglang(EndsInOrder, NoSleep):
     """The driver of SGLang's server."""
 
     __slots__ = ()

@@ -7,7 +7,16 @@ It gets no key: its launcher reads one from API_KEY, and hands it to the router'
 from __future__ import annotations
 
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
-from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, version_at, words
+from cotenant.edge.engines.plain import (
+    EndsInOrder,
+    FixedAdapters,
+    NoSleep,
+    health_at,
+    metrics_at,
+    on_cards,
+    version_at,
+    words,
+)
 
 _METRICS = {
     "running": ("tgi_batch_current_size",),
@@ -17,7 +26,7 @@ _METRICS = {
 }
 
 
-class Tgi(NoSleep, FixedAdapters):
+class Tgi(EndsInOrder, NoSleep, FixedAdapters):
     """The driver of TGI's launcher and router."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call_json
-from cotenant.edge.engines.plain import health_at, metrics_at, on_cards, post, version_at, words
+from cotenant.edge.engines.plain import EndsInOrder, health_at, metrics_at, on_cards, post, version_at, words
 from cotenant.engines.vllm.arguments import priority_flags
 from cotenant.errors import EngineError
 
@@ -25,7 +25,7 @@ _METRICS = {
 }
 
 
-class Vllm:
+class Vllm(EndsInOrder):
     """The driver of vLLM's OpenAI server."""
 
     __slots__ = ()

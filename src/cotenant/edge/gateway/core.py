@@ -31,8 +31,8 @@ class Ticket:
     """One request in the gateway. `asked` is the name that the client used, `model` the model that serves it."""
 
     __slots__ = (
-        "arrived_s", "asked", "body", "client", "commands", "deadline_s", "first_s", "id", "model", "out", "path",
-        "priority", "recalled", "relaying", "sent_s", "stream", "task", "waker",
+        "arrived_s", "asked", "body", "client", "commands", "deadline_s", "ended_s", "first_s", "id", "model",
+        "out", "path", "priority", "recalled", "relaying", "sent_s", "stream", "task", "waker",
     )  # fmt: skip
 
     def __init__(
@@ -54,7 +54,7 @@ class Ticket:
         self.relaying = self.recalled = False
         self.out: Any = None  # the stream to the client, once it has begun
         self.arrived_s = time.monotonic()
-        self.sent_s = self.first_s = 0.0
+        self.sent_s = self.first_s = self.ended_s = 0.0
 
     async def next(self) -> Send | Refuse:
         """What is to be done with it now."""
@@ -140,6 +140,7 @@ class Core:
 
     def finished(self, ticket: Ticket) -> None:
         """Its answer went out whole."""
+        ticket.ended_s = time.monotonic()
         self.router.finished(self.now_ns, ticket.id)
         self.pump()
 
@@ -157,7 +158,8 @@ class Core:
     def closed(self, ticket: Ticket, status: int) -> None:
         """It has ended, one way or the other: count it, and say so without a word of its content."""
         self.tickets.pop(ticket.id, None)
-        total = time.monotonic() - ticket.arrived_s
+        now = time.monotonic()
+        total = (ticket.ended_s or now) - ticket.arrived_s
         first = ticket.first_s - ticket.arrived_s if ticket.first_s else None
         self.figures.requests.labels(ticket.model, str(status)).inc()
         self.figures.total.labels(ticket.model).observe(total)
@@ -165,8 +167,9 @@ class Core:
             self.figures.first_byte.labels(ticket.model).observe(first)
         self.log.request(
             id=ticket.id, model=ticket.asked, client=ticket.client or None, path=ticket.path, status=status,
-            stream=ticket.stream or None, queue_s=round((ticket.sent_s or time.monotonic()) - ticket.arrived_s, 4),
-            first_s=None if first is None else round(first, 4), total_s=round(total, 4),
+            stream=ticket.stream or None, came=round(time.time() - (now - ticket.arrived_s), 6),
+            queue_s=round((ticket.sent_s or now) - ticket.arrived_s, 6),
+            first_s=None if first is None else round(first, 6), total_s=round(total, 6),
         )  # fmt: skip
 
     # --- carrying out ---

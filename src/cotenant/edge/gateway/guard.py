@@ -1,5 +1,9 @@
 """Clients that take their time, or too many connections: each is bounded, and those that behave are served.
 
+A client that has sent all it has to send may close its side and still wait for its answer; one that has left looks
+the same until something is written to it. Both are told apart by interim answers (100), which every client of
+HTTP/1.1 skips (RFC 9110, 15.2): who has left answers them with a reset.
+
 A connection without a whole request line and headers, and one that reads nothing of its answer, is closed. Where
 as many are open as we can hold, the one that has been without a request for longest makes room for the next.
 """
@@ -10,7 +14,7 @@ import asyncio
 from collections import OrderedDict
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
@@ -18,6 +22,7 @@ from cotenant.edge.gateway.answers import error_body
 
 HEADERS_S = 10.0
 UNREAD_S = 60.0
+PROBES_S = (0.05, 0.2, 1.0)  # between interim answers; the last goes on
 MOST_CONNECTIONS = 4096
 _FILES_KEPT = 128  # for engines' logs, the journal, libraries
 
@@ -26,7 +31,7 @@ class Guarded(RequestHandler):
     """aiohttp's own connection, with a clock until its first whole request and for each one after, and another one
     while nothing of what it was sent is read."""
 
-    __slots__ = ("_guard", "_unread", "_unread_bytes")
+    __slots__ = ("_guard", "_last", "_probes", "_unread", "_unread_bytes")
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The clock starts when the connection does."""
@@ -34,6 +39,8 @@ class Guarded(RequestHandler):
         self._guard: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._unread_bytes = 0
+        self._probes: asyncio.TimerHandle | None = None
+        self._last: Any = None  # (message, body) of the request that came last
         self._arm()
 
     def data_received(self, data: bytes) -> None:
@@ -42,8 +49,8 @@ class Guarded(RequestHandler):
         if self._guard is None and current is None:
             self._arm()
         super().data_received(data)
-        last = self._messages[-1][0] if self._messages else None
-        fault = getattr(last, "exc", None)
+        self._last = self._messages[-1] if self._messages else self._last
+        fault = getattr(self._last[0], "exc", None) if self._messages and self._last else None
         unread = current is not None and not current.content.is_eof() and current.content.exception() is None
         if isinstance(fault, HttpProcessingError) and current is not None and unread:
             current.content.set_exception(fault)
@@ -52,7 +59,36 @@ class Guarded(RequestHandler):
         """Gone."""
         self.disarm()
         self._read_again()
+        if self._probes is not None:
+            self._probes.cancel()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """It sends nothing more. Whether the connection is kept: until it has its answer, where it asked whole."""
+        super().eof_received()
+        if not self._asked_whole():
+            return False
+        self._probe(0)
+        return True
+
+    def _asked_whole(self) -> bool:
+        """Whether a whole request of HTTP/1.1 is under way."""
+        idle = self._waiter is not None and not self._waiter.done()
+        if idle or self._last is None:
+            return False
+        message, content = self._last
+        return getattr(message, "version", HttpVersion10) >= HttpVersion11 and content.is_eof()
+
+    def _probe(self, number: int) -> None:
+        """An interim answer, and the next one later; none once the answer has begun, whose own bytes will tell."""
+        current = self._current_request
+        if current is not None:  # before its handler runs it would be dropped
+            self.close()  # once what is under way has ended
+        if self.transport is None or (current is not None and current.writer.output_size):
+            return
+        self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        wait = PROBES_S[min(number, len(PROBES_S) - 1)]
+        self._probes = asyncio.get_running_loop().call_later(wait, self._probe, number + 1)
 
     def handle_error(
         self,

@@ -154,7 +154,7 @@ class EngineHands:
         self.journal.put(Entry(engine.launch.id, engine.process, engine.key))
         self.log("engine_started", engine, pid=engine.process.pid)
         while await self.health(engine) is not Health.READY:
-            await asyncio.sleep(min(0.5, 0.02 + (time.monotonic() - began) / 20))
+            await asyncio.sleep(min(0.5, max(0.02, (time.monotonic() - began - 3) / 20)))
         await self._compare_version(engine)
         if engine.driver.can_sleep and engine.level:
             engine.reference = await self._checkup(engine)
@@ -171,7 +171,7 @@ class EngineHands:
         if not effect.kill:
             self.core.figures.evictions.labels(engine.launch.id).inc()
         self.log("engine_stops", engine, kill=effect.kill or None)
-        processes.ask_to_stop(process, kill=effect.kill)
+        processes.ask_to_stop(process, kill=effect.kill or engine.driver.stops_at_once)
         self.stops.set()
 
     async def _sleep(self, effect: Sleep, engine: Engine) -> None:

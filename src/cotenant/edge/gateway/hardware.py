@@ -6,6 +6,7 @@ from typing import Any
 
 from cotenant.edge.gateway import cards
 from cotenant.edge.gateway.log import Log
+from cotenant.edge.gateway.memory import memory_bytes
 from cotenant.errors import InputError, InputErrors
 from cotenant.serving.from_plan import Fleet
 from cotenant.units import format_bytes
@@ -58,12 +59,10 @@ def _card_faults(driver: Any, wanted: dict[int, int], fleet: Fleet) -> list[Inpu
 
 
 def _memory_faults(planned: int) -> list[InputError]:
-    import psutil
-
-    have = int(psutil.virtual_memory().total)
+    have = memory_bytes() if planned else 0
     if planned <= have:
         return []
-    words = f"the plan gives {format_bytes(planned)} of host memory; this machine has {format_bytes(have)}"
+    words = f"the plan gives {format_bytes(planned)} of host memory; here there are {format_bytes(have)}"
     return [InputError(words, hint=_HINT)]
 
 

@@ -46,7 +46,7 @@ class Log:
 
     def event(self, event: str, **told: object) -> None:
         """Something about engines or the gateway."""
-        line = {"time": round(time.time(), 3), "event": event, **{k: v for k, v in told.items() if v is not None}}
+        line = {"time": round(time.time(), 6), "event": event, **{k: v for k, v in told.items() if v is not None}}
         try:
             self._stream.write(json.dumps(line, ensure_ascii=True, default=str) + "\n")
             self._stream.flush()
