@@ -59,11 +59,13 @@ def layer_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
     """Bytes of every layer's keys and values, by layer number."""
     model, found = as_run(model), [0] * model.num_layers
     size = cells(model, options, build)
+    padded = _padded_values(model, options, build)
     for group in model.layer_groups:
         if group.kind in (AttentionKind.NONE, AttentionKind.RECURRENT, AttentionKind.CROSS):
             continue
         count = (size.window if group.kind in _WINDOWED else size.full) * size.streams
         keys, values = _widths(group, build)
+        values = max(values, padded)
         each = count * (row_bytes(options.type_k, keys) + row_bytes(options.type_v, values))
         if group.index_width and build.latent:
             each += count * row_bytes(options.type_k, _INDEX_WIDTH)
@@ -72,6 +74,7 @@ def layer_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
     return tuple(found)
 
 
+_PADDED_SINCE = 6600  # pull 16148 (September 2025): layers whose values differ in width
 _INDEX_WIDTH = 128  # keys of the indexer, cached beside (llama-kv-cache-dsa.cpp)
 
 
@@ -96,6 +99,14 @@ def token_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         keys, values = _widths(group, build)
         found += group.num_layers * (_row(options.type_k, keys) + _row(options.type_v, values))
     return found
+
+
+def _padded_values(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> int:
+    """Without fused attention values lie transposed, and every layer's row is as wide as the widest."""
+    if options.flash_attn or build.number < _PADDED_SINCE:
+        return 0
+    groups = [group for group in model.layer_groups if group.kind is AttentionKind.FULL or group.kind in _WINDOWED]
+    return max((group.kv_heads * group.value_width for group in groups), default=0)
 
 
 def _widths(group: LayerGroup, build: BuildRules) -> tuple[int, int]:

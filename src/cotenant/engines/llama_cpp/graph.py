@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cotenant.domain.model import AttentionKind
 from cotenant.engines.llama_cpp.ggml import Graph, Tensor
+from cotenant.engines.llama_cpp.mixers import latent, recurrent
 from cotenant.engines.llama_cpp.shape import FeedForward, GraphShape, LayerShape, Mixer
 from cotenant.engines.llama_cpp.worst_case import Part, Reserve
 
@@ -100,13 +101,13 @@ class GraphBuilder:
         """Projection of the stream to every layer's own embedding, added to the rows picked on the host."""
         g, width = self.graph, self.shape.per_layer_width
         projected = g.inplace(g.new((width, self.reserve.tokens), stream))
-        normed = self._norm(g.view(projected))
+        normed = self.norm(g.view(projected))
         mixed = g.inplace(g.inplace(normed, g.input(width, self.reserve.tokens)))
         return g.new((width, self.reserve.tokens), mixed)
 
     def _head(self, stream: Tensor, part: Part) -> Tensor:
         g, r = self.graph, self.reserve
-        normed = self._norm(stream)
+        normed = self.norm(stream)
         if r.late_outputs:
             normed = g.new((self.shape.hidden, r.outputs), normed, self.out_ids)
         if not self.shape.vocab or self.shape.encoder:
@@ -117,7 +118,7 @@ class GraphBuilder:
             g.expand(sources[-1])
         return g.new((self.shape.vocab, r.outputs), *sources)
 
-    def _norm(self, stream: Tensor) -> Tensor:
+    def norm(self, stream: Tensor) -> Tensor:
         """rms_norm, then the weight: the second in place."""
         return self.graph.inplace(self.graph.inplace(stream, op="norm"), op="mul")
 
@@ -134,12 +135,12 @@ class GraphBuilder:
         self._copied, self._copied_experts = layer.copied, layer.copied_experts
         self._copied_cache = (layer.copied_keys, layer.copied_values)
         residual = stream
-        normed = self._norm(stream)
+        normed = self.norm(stream)
         if layer.mixer.kind is AttentionKind.RECURRENT:
             g.expand(normed)
-            mixed = self._recurrent(normed, layer.mixer)
+            mixed = recurrent(self, normed, layer.mixer)
         elif layer.mixer.kind is AttentionKind.LATENT:
-            mixed = self._latent(normed, layer.mixer)
+            mixed = latent(self, normed, layer.mixer)
         elif layer.mixer.heads:
             mixed = self._attention(normed, layer.mixer)
         else:
@@ -148,11 +149,12 @@ class GraphBuilder:
             rows = (self.shape.hidden, self.reserve.outputs)
             mixed, residual = g.new(rows, mixed, self.out_ids), g.new(rows, residual, self.out_ids)
         if layer.norms == 4:
-            mixed = self._norm(mixed)
+            mixed = self.norm(mixed)
         joined = g.inplace(mixed, residual, op="add")
-        forward = self._forward(self._norm(joined), layer.forward)
+        forward = self._pair(joined, layer.forward) if layer.forward.apart else None
+        forward = forward or self._forward(self.norm(joined), layer.forward)
         if layer.norms == 4:
-            forward = self._norm(forward)
+            forward = self.norm(forward)
         out = g.inplace(forward, joined, op="add")
         if self._per_layer is not None:
             out = self._with_per_layer(out, self._per_layer, ends=ends)
@@ -166,7 +168,7 @@ class GraphBuilder:
         row = g.view(rows, width, self.reserve.tokens)
         if ends:
             row = g.new((width, tokens), row, self.out_ids)
-        lifted = self._norm(g.new((self.shape.hidden, tokens), g.inplace(gate, row)))
+        lifted = self.norm(g.new((self.shape.hidden, tokens), g.inplace(gate, row)))
         return g.inplace(out, lifted)
 
     def _attention(self, cur: Tensor, mixer: Mixer) -> Tensor:
@@ -214,7 +216,7 @@ class GraphBuilder:
         if mixer.biased:
             key, value = g.inplace(key, op="add"), g.inplace(value, op="add")
         key = g.view(key, mixer.key_width, mixer.kv_heads, tokens)
-        key = self._norm(key) if mixer.normed else key
+        key = self.norm(key) if mixer.normed else key
         return g.inplace(key, self.positions, op="rope"), g.view(value, mixer.value_width, mixer.kv_heads, tokens)
 
     def _attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, mixer: Mixer) -> Tensor:
@@ -231,7 +233,7 @@ class GraphBuilder:
         turned = g.view(g.view(query))
         copied = [Tensor((size,), size, op="copy") for size in self._copied_cache if size]
         cached = copied if copied else [g.again(one) for one in stored]
-        mask = self._mask(window)
+        mask = self.mask(window)
         cells = r.window_cells if window else r.cells
         if r.flash:
             mixed = g.new((mixer.value_width, mixer.heads, r.tokens), turned, *cached, mask)
@@ -248,7 +250,7 @@ class GraphBuilder:
         width = mixer.key_width * r.converts_keys + mixer.value_width * r.converts_values
         return cells * r.streams * mixer.kv_heads * width * _HALF
 
-    def _mask(self, window: bool) -> Tensor:
+    def mask(self, window: bool) -> Tensor:
         """The mask as attention wants it: fused attention takes f16, cast once where the program fills f32."""
         mask = self.masks[window]
         if not self.reserve.flash or self.reserve.mask_bytes == _HALF:
@@ -257,90 +259,19 @@ class GraphBuilder:
             self._casts[window] = self.graph.new(mask.shape, mask, element=_HALF)
         return self._casts[window]
 
-    def _latent(self, cur: Tensor, mixer: Mixer) -> Tensor:
-        """MLA with absorbed projections: queries meet the compressed cache, values are decompressed after
-        (src/models/deepseek2.cpp)."""
-        g, r = self.graph, self.reserve
-        heads, wide, up = mixer.heads, mixer.key_width, mixer.up_width or 128
-        query = cur
-        if mixer.low_rank:
-            query = self._norm(g.new((mixer.low_rank, r.tokens), cur))
-        query = g.new((mixer.queries or heads * (up + 64), r.tokens), query)
-        compressed = g.new((wide, r.tokens), cur)
-        turned = g.new((64, heads, r.tokens), g.view(query, 64, heads, r.tokens), self.positions)
-        key_turned = g.new((64, r.tokens), g.view(compressed, 64, r.tokens), self.positions)
-        latent = g.new((wide - 64, r.tokens), g.view(compressed, wide - 64, r.tokens))
-        latent = g.inplace(latent)
-        absorbed = g.new((wide - 64, r.tokens, heads), g.view(query, up, r.tokens, heads))
-        joined = g.new((wide, heads, r.tokens), turned, g.view(absorbed, wide - 64, heads, r.tokens))
-        key = g.new((wide, 1, r.tokens), key_turned, latent)
-        for result in (joined, latent, key):
-            g.expand(result)
-        g.store(key, self.key_rows[False])
-        mask = self._mask(False)
-        if r.flash:
-            mixed = g.new((wide - 64, heads, r.tokens), joined, mask)
-            back = g.new((up, r.tokens, heads), g.view(mixed, wide - 64, r.tokens, heads))
-        else:
-            scores = g.inplace(g.new((r.cells, r.tokens, heads), g.view(joined)), mask)
-            back = g.new((up, r.tokens, heads), g.new((wide - 64, r.tokens, heads), scores))
-        flat = g.expand(g.new((up * heads, r.tokens), g.view(back)))
-        return g.new((self.shape.hidden, r.tokens), flat)
-
-    def _recurrent(self, cur: Tensor, mixer: Mixer) -> Tensor:
-        """A gated delta net (src/models/qwen35.cpp, delta-net-base.cpp)."""
-        g, r = self.graph, self.reserve
-        channels, inner = mixer.channels, mixer.inner
-        keys = (channels - inner) // 2
-        mixed = g.new((channels, r.tokens), cur)
-        z = g.new((inner, r.tokens), cur)
-        heads = max(1, inner // 128)
-        beta = g.inplace(g.view(g.new((heads, r.tokens), cur)))
-        alpha = g.inplace(g.inplace(g.inplace(g.view(g.new((heads, r.tokens), cur)))))
-        history = (mixer.kernel - 1) * r.sequences
-        states = g.expand(g.new(((mixer.kernel - 1) * channels, r.sequences), self.state_ids))
-        joined = g.new((r.tokens + history, channels), g.view(states), g.view(mixed))
-        g.store(g.view(joined, mixer.kernel - 1, channels))
-        state = g.expand(g.new((mixer.state, r.sequences), self.state_ids))
-        convolved = g.inplace(g.new((channels, r.tokens), joined))
-        query = self._unit(g.view(convolved, keys, r.tokens))
-        key = self._unit(g.view(convolved, keys, r.tokens))
-        value = g.view(convolved, inner, r.tokens)
-        if not r.fused_recurrence:
-            return self._chunked(query, key, value, alpha, beta, state, z, mixer)
-        result = g.new(
-            (inner * r.tokens + mixer.state * r.sequences,), query, key, value, alpha, beta, g.view(state)
-        )
-        g.store(g.view(result, mixer.state, r.sequences))
-        output = g.view(result, inner, r.tokens)
-        normed = g.inplace(g.new((inner, r.tokens), output))
-        gated = g.inplace(normed, g.inplace(g.view(z)))
-        return g.new((self.shape.hidden, r.tokens), g.view(gated, inner, r.tokens))
-
-    def _unit(self, part: Tensor) -> Tensor:
-        return self.graph.new(part.shape, part)
-
-    def _chunked(
-        self, query: Tensor, key: Tensor, value: Tensor, alpha: Tensor, beta: Tensor, state: Tensor, z: Tensor,
-        mixer: Mixer,
-    ) -> Tensor:  # fmt: skip
-        """Without the fused operation: chunks of 64 tokens, each intermediate of its own."""
-        g, r = self.graph, self.reserve
-        wide = (mixer.inner, r.tokens)
-        repeated = [g.new(wide, part) for part in (query, key)]
-        flat = [g.new(wide, part) for part in (*repeated, value)]
-        scaled = g.new(wide, flat[1], beta)
-        weighted = g.new(wide, flat[2], beta)
-        decays = g.new((64, mixer.inner // 128, r.tokens), alpha)
-        solved = g.new(wide, weighted, scaled, decays, flat[0], g.view(state))
-        gated = g.inplace(g.inplace(g.new(wide, solved)), g.inplace(g.view(z)))
-        return g.new((self.shape.hidden, r.tokens), g.view(gated))
-
     def _forward(self, cur: Tensor, forward: FeedForward) -> Tensor:
         if forward.experts:
             mixed = self._experts(cur, forward)
             return self.graph.inplace(mixed, self._dense(cur, forward)) if forward.inner else mixed
         return self._dense(cur, forward) if forward.inner else cur
+
+    def _pair(self, stream: Tensor, forward: FeedForward) -> Tensor:
+        """Experts and a dense part side by side, each between norms of its own (src/models/gemma4.cpp)."""
+        g = self.graph
+        probed = g.inplace(self.graph.inplace(g.inplace(stream)))
+        mixed = self._experts(self.norm(stream), forward, probed)
+        dense = self.norm(self._dense(self.norm(stream), forward))
+        return g.inplace(dense, self.norm(mixed))
 
     def _dense(self, cur: Tensor, forward: FeedForward) -> Tensor:
         g = self.graph
@@ -361,17 +292,23 @@ class GraphBuilder:
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
         return self._product(self.shape.hidden, product, forward.inner)
 
-    def _experts(self, cur: Tensor, forward: FeedForward) -> Tensor:
+    def _experts(self, cur: Tensor, forward: FeedForward, probed: Tensor | None = None) -> Tensor:
+        """Routed experts; `probed` is what the router sees, where that is something else."""
         g = self.graph
         tokens, used = cur.shape[-1], forward.used
-        probabilities = g.inplace(g.new((forward.experts, tokens), cur))
+        probabilities = g.inplace(g.new((forward.experts, tokens), probed or cur))
         order = g.new((forward.experts, tokens), probabilities)
         chosen = g.view(order, used, tokens)
         weights = g.new((used, tokens), g.view(probabilities), chosen)
         weights = g.expand(g.inplace(g.view(weights), g.inplace(g.new((1, tokens), g.view(weights)))))
         inner = (forward.expert_inner, used, tokens)
         matrices = forward.experts * forward.expert_inner * self.shape.hidden * self._copied_experts
-        if self.reserve.joined:
+        if forward.weighted_first:  # src/models/llama4.cpp: a token's copies are scaled before its experts
+            cur = g.inplace(g.new((self.shape.hidden, used, tokens), g.view(cur)), weights)
+        if forward.joined_experts and not self.reserve.joined:
+            both = g.new((2 * forward.expert_inner, used, tokens), g.view(cur), chosen, *self._copy(2 * matrices))
+            gate, up = g.view(both, *inner), g.view(both, *inner)
+        elif self.reserve.joined:
             wide = (2 * forward.expert_inner, used, tokens)
             both = g.inplace(g.new(wide, g.view(cur), chosen, *self._copy(2 * matrices)))
             gate, up = g.new(inner, g.view(both)), g.new(inner, g.view(both))
@@ -379,15 +316,12 @@ class GraphBuilder:
             up = g.new(inner, g.view(cur), chosen, *self._copy(matrices), op="mmid")
             gate = g.new(inner, g.view(cur), chosen, *self._copy(matrices), op="mmid")
         product = g.new(inner, gate, up) if self.reserve.glu else g.inplace(g.inplace(gate), up)
-        lifted = g.expand(
-            g.inplace(
-                g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices), op="mmid"),
-                g.view(weights),
-                op="mul",
-            )
-        )
+        lifted = g.new((self.shape.hidden, used, tokens), product, chosen, *self._copy(matrices), op="mmid")
+        if not forward.weighted_first:
+            lifted = g.inplace(lifted, g.view(weights), op="mul")
+        g.expand(lifted)
         parts = [g.expand(g.view(lifted, self.shape.hidden, tokens)) for _ in range(used)]
-        total = parts[0]
+        total = parts[0] if used > 1 else g.expand(g.new((self.shape.hidden, tokens), parts[0]))
         for part in parts[1:]:
             total = g.expand(g.inplace(total, part))
         return total

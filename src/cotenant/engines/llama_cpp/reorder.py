@@ -2,8 +2,8 @@
 
 Since pull 15850 (September 2025) the backend sorts each part of the graph before its tensors are placed, so more
 of them are alive at once (ggml/src/ggml-vulkan/ggml-vulkan.cpp, ggml_vk_graph_optimize). Round by round it takes
-the next operation and, of the twenty behind it, those that need none of the operations left behind; what one kernel
-computes stays together; views follow.
+the next operation and, of the twenty behind it, those that need none of the operations left behind; what one
+kernel computes stays together; views follow.
 """
 
 from __future__ import annotations

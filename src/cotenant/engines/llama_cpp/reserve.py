@@ -45,6 +45,7 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         glu=build.glu,
         values_first=build.values_first and not any(group.window for group in model.layer_groups),
         late_outputs=build.late_outputs and recurrent,
+        rotary_first=build.latent_values,
         copies_joined=build.number < JOINED_VIEWS,
         converts_keys=converts and options.type_k != "f16",
         converts_values=converts and options.type_v != "f16",

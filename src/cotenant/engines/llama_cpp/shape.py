@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
 from cotenant.engines.llama_cpp.windows import as_run
+
+
+class Recurrence(Enum):
+    """How a recurrent mixer works."""
+
+    DELTA_NET = "gated delta net"
+    SCAN = "selective scan"
+    CONVOLUTION = "short convolution"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +40,7 @@ class Mixer:
     low_rank: int = 0  # MLA: width of the compressed query; 0 = projected at once
     up_width: int = 0  # MLA: a head's value width after decompression
     joined: bool = False  # one matrix makes queries, keys and values
+    recurrence: Recurrence = Recurrence.DELTA_NET
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,9 @@ class FeedForward:
     expert_inner: int = 0
     grouped: bool = False
     joined: bool = False  # one matrix makes gate and up
+    joined_experts: bool = False
+    apart: bool = False  # experts and the dense part stand side by side, each between norms of its own
+    weighted_first: bool = False  # a token is scaled by its experts' weights before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +87,16 @@ class GraphShape:
     encoder: bool = False
 
 
-_QUERY = ("q_proj", "attn_q")
+_QUERY = ("q_proj", "attn_q", "q_b_proj", "attn_q_b")
 _QKV = ("qkv_proj", "attn_qkv")
 _QUERY_NORM = ("q_norm", "attn_q_norm")
 _GATE = ("gate_proj", "ffn_gate", "ffn_gate_shexp")
 _UP = ("up_proj", "ffn_up", "fc1", "ffn_up_shexp")
+_DOWN = ("down_proj", "ffn_down")
 _EXPERT = ("up_proj", "ffn_up_exps", "ffn_gate_up_exps")
 _CONV = ("conv1d", "ssm_conv1d")
 _STATE_OUT = ("out_proj", "ssm_out")
+_SCAN_IN = ("in_proj", "ssm_in")
 _LOW_RANK = ("q_a_proj", "attn_q_a")
 # Architectures of files whose matrices are joined, where a config names the parts (src/models/phi3.cpp, glm4.cpp).
 _JOINED_QUERIES = ("phi3", "chatglm")
@@ -144,12 +159,14 @@ def _mixer(model: ModelSpec, group: LayerGroup | None, parts: list[ParameterGrou
             channels = state.conv_elements // (kernel - 1)
         inner = out[-1] if out else 0
         return Mixer(
-            group.kind, channels=channels, kernel=kernel, inner=inner, state=state.state_elements if state else 0
-        )
+            group.kind, channels=channels, kernel=kernel, inner=inner, state=state.state_elements if state else 0,
+            queries=_rows(parts, _SCAN_IN), recurrence=_recurrence(parts),
+        )  # fmt: skip
+    latent = group.kind is AttentionKind.LATENT
     up = next((part for part in parts if part.name.rpartition(".")[2] in ("o_proj", "attn_output")), None)
     return Mixer(
         group.kind, group.query_heads, group.kv_heads, group.key_width, group.value_width,
-        queries=_rows(parts, _QUERY) or group.query_heads * group.key_width,
+        queries=_rows(parts, _QUERY) or (0 if latent else group.query_heads * group.key_width),
         normed=any(True for _ in _named(parts, _QUERY_NORM)),
         biased=any(part.name.endswith(("q_proj.bias", "attn_q.bias")) for part in parts),
         index_width=group.index_width,
@@ -159,22 +176,36 @@ def _mixer(model: ModelSpec, group: LayerGroup | None, parts: list[ParameterGrou
     )  # fmt: skip
 
 
+def _recurrence(parts: list[ParameterGroup]) -> Recurrence:
+    names = [part.name for part in parts]
+    if any(name.endswith(("conv.in_proj", "shortconv.in_proj")) for name in names):
+        return Recurrence.CONVOLUTION
+    scans = any(name.rpartition(".")[2] in _SCAN_IN for name in names)
+    return Recurrence.SCAN if scans else Recurrence.DELTA_NET
+
+
 def _forward(model: ModelSpec, parts: list[ParameterGroup]) -> FeedForward:
     dense = _rows(parts, _UP, Role.MLP)
-    joined = _marked(model, _JOINED_UP)
-    if joined and not _rows(parts, _GATE, Role.MLP):
+    down = next((part.shape[-1] for part in _named(parts, _DOWN, Role.MLP)), 0)
+    gated = bool(_rows(parts, _GATE, Role.MLP))
+    joined = _marked(model, _JOINED_UP) or (not gated and dense == 2 * down > 0)
+    if joined and not gated:
         dense //= 2
     experts = next((part for part in _named(parts, _EXPERT, Role.EXPERT)), None)
     if not parts and model.intermediate_size:
         dense = model.intermediate_size
+    joined_experts = experts is not None and experts.name.endswith("ffn_gate_up_exps")
     return FeedForward(
         inner=dense,
-        gated=bool(_rows(parts, _GATE, Role.MLP)) or joined or not parts,
+        gated=gated or joined or not parts,
         experts=model.num_experts if experts is not None else 0,
         used=model.experts_per_token,
-        expert_inner=experts.shape[-2] if experts is not None else 0,
+        expert_inner=experts.shape[-2] // (1 + joined_experts) if experts is not None else 0,
         grouped=any(mark in model.family.lower() for mark in _GROUPED),
         joined=joined,
+        joined_experts=joined_experts,
+        apart=experts is not None and _marked(model, ("gemma4",)),
+        weighted_first=_marked(model, ("llama4",)),
     )
 
 

@@ -15,9 +15,9 @@ class Reserve:
     `late_outputs`: rows are picked behind the last layer, not in it. `vectors` inputs of embeddings are
     held beside the token ids though none is used. `row_stores`: rows are stored by index (set_rows), an i64
     each. `joined`: one matrix makes queries, keys and values, one makes gate and up of the experts; where a model
-    joins its queries anyway, `copies_joined` says that the parts are copied out. `converts_keys` and
-    `converts_values`: the result of fused attention has room behind it for the whole cache in f16 (CUDA and HIP
-    with quantised caches)."""
+    joins its queries anyway, `copies_joined` says that the parts are copied out. `rotary_first`: MLA's keys begin
+    with their rotary part. `converts_keys` and `converts_values`: the result of fused attention has room behind it
+    for the whole cache in f16 (CUDA and HIP with quantised caches)."""
 
     tokens: int
     outputs: int
@@ -35,6 +35,7 @@ class Reserve:
     late_outputs: bool = False
     joined: bool = False
     copies_joined: bool = False
+    rotary_first: bool = False
     converts_keys: bool = False
     converts_values: bool = False
 
