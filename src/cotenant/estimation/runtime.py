@@ -25,7 +25,8 @@ _LIBRARIES_AMD = Interval(20 * MIB, 250 * MIB, 1200 * MIB)
 # Where host and card share one memory, engines read what is available to the host: what their own processes take
 # there while loading and compiling counts too (vLLM, utils/mem_utils.py, MemorySnapshot).
 _LIBRARIES_SHARED = Interval(100 * MIB, 1024 * MIB, 4096 * MIB)
-_SHARED_MEMORY = frozenset({(7, 2), (8, 7), (11, 0), (12, 1)})  # Xavier, Orin, Thor, GB10
+SHARED_MEMORY = frozenset({(7, 2), (8, 7), (11, 0), (12, 1)})
+"""Compute capabilities of Xavier, Orin, Thor and GB10."""
 # The CUDA context itself, created before the first measurement.
 _CONTEXT = Interval(150 * MIB, 450 * MIB, 700 * MIB)
 # NCCL channels and all-reduce buffers of a group of GPUs: over PCIe, and over links (more channels, and
@@ -90,7 +91,7 @@ def runtime(
 
 
 def _libraries(gpu: GpuSpec) -> Interval:
-    if gpu.compute_capability in _SHARED_MEMORY:
+    if gpu.compute_capability in SHARED_MEMORY:
         return _LIBRARIES_SHARED
     return _LIBRARIES_AMD if gpu.vendor.lower() == "amd" else _LIBRARIES
 
