@@ -24,7 +24,7 @@ from cotenant.engines.llama_cpp.buffers import compute_interval, host_interval
 from cotenant.engines.llama_cpp.builds import BuildRules
 from cotenant.engines.llama_cpp.cache import layer_bytes, state_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
-from cotenant.engines.ollama import rough, window_memory
+from cotenant.engines.ollama import window_memory
 from cotenant.engines.ollama_own import own_compute, own_host
 from cotenant.engines.ollama_releases import own_engine
 from cotenant.errors import CotenantError, UnsupportedError
@@ -76,7 +76,7 @@ def answer_llama(row: Row) -> LlamaAnswer:
         for other in builds_beside(row):
             found = _hull(found, _compute(row, model, options, other, placement))
         if another_graph(row):
-            found = {device: rough(size) for device, size in found.items()}
+            found = {device: _fork(size) for device, size in found.items()}
         return LlamaAnswer(row, sum(cache), state, full, found, "")
     except CotenantError as error:
         return LlamaAnswer(row, None, None, None, None, error.message)
@@ -109,6 +109,12 @@ def _own_compute(
             vendor=_VENDORS.get((row["backend"] or "").upper(), ""), gfx=gfx.group() if gfx else None,
         )  # fmt: skip
     return found
+
+
+def _fork(size: Interval) -> Interval:
+    """A compute buffer of a fork, taken for llama.cpp's: what decides (the widest layer, the mask, the rows of
+    logits) is alike; kernels of its own, and where a launch put attention and experts, are not."""
+    return Interval(size.low * 4 // 10, size.value, size.high * 2)
 
 
 def _hull(found: Mapping[int, Interval], other: Mapping[int, Interval]) -> dict[int, Interval]:

@@ -296,9 +296,3 @@ def _own(
     others = replace(found.host, compute=host.value, computed=host)
     note = "Ollama's own engine (Go) runs this family"
     return replace(found, devices=tuple(devices), host=others, notes=(*found.notes, note))
-
-
-def rough(size: Interval) -> Interval:
-    """A compute buffer of another program than llama.cpp, taken for llama.cpp's: what decides (the widest layer,
-    the mask, the rows of logits) is alike, how tensors outlive each other is not."""
-    return Interval(size.low * 7 // 10, size.value, size.high * 2)

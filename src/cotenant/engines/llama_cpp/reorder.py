@@ -9,7 +9,6 @@ kernel computes stays together; views follow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from cotenant.engines.llama_cpp.ggml import Tensor
 
@@ -19,9 +18,13 @@ _FUSED = {("norm", "mul"), ("mm", "add"), ("mmid", "add"), ("mmid", "mul")}
 
 
 def vulkan_order(nodes: Sequence[Tensor]) -> list[Tensor]:
-    """The nodes as Vulkan computes them; a matrix that is copied over begins a part of the graph of its own."""
-    starts = [0, *(number for number, node in enumerate(nodes) if node.op == "copy" and number), len(nodes)]
-    return [node for start, end in pairwise(starts) for node in _sorted(nodes[start:end])]
+    """The nodes as Vulkan computes them. A layer whose weights are copied over falls into parts of a few nodes,
+    each sorted by itself: it stays as it is."""
+    copied = [number for number, node in enumerate(nodes) if node.op == "copy"]
+    if not copied:
+        return _sorted(nodes)
+    last = next((number for number in range(copied[-1] + 1, len(nodes)) if nodes[number].op == "norm"), len(nodes))
+    return [*nodes[:last], *_sorted(nodes[last:])]
 
 
 def _sorted(nodes: Sequence[Tensor]) -> list[Tensor]:
