@@ -274,6 +274,7 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         adapters=slots,
         data_parallel_size=copies,
         decode_context_parallel_size=row.get("decode_context_parallel") or 1,
+        language_model_only=bool(row.get("language_model_only")),
         speculation=_speculation(row["speculative"], model.name),
     )
 

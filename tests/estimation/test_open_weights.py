@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.models import find_entry
 from cotenant.catalogue.quantization import find_format
-from cotenant.domain.engine import EngineSettings, Speculation
+from cotenant.domain.engine import EngineSettings, Speculation, Version
 from cotenant.domain.model import ModelSpec
+from cotenant.engines.speculative import refuse_elsewhere
+from cotenant.engines.vllm import VLLM
+from cotenant.errors import InputError, UnsupportedError
 from cotenant.estimation.speculation import served_model
 from cotenant.estimation.weights import rotary_bytes, weights_per_rank
 from cotenant.readers.model_config import read_model_config
@@ -88,3 +92,30 @@ def test_a_recipe_that_leaves_prediction_layers_out_is_read_in_every_spelling(pa
 def test_rotary_tables_are_those_that_are_registered(name, positions, expected):
     """vLLM 0.22 prints 15.67 GiB for Qwen2.5-VL-7B: 15.45 of tensors, and 0.24 of this and rounding."""
     assert rotary_bytes(spec(name), positions) == expected
+
+
+def test_text_alone_leaves_the_towers_out():
+    """Qwen3.6-35B-A3B with --language-model-only: vLLM 0.19.2 prints 64.69 GiB, its text model."""
+    model = spec(EXPERTS)
+    text = served_model(model, EngineSettings(language_model_only=True))
+    assert weights_per_rank(text, find_format("bf16"))[0].bytes.value == pytest.approx(64.69 * GIB, rel=0.004)
+    assert text.modalities == ("text",)
+    assert text.layer_groups == model.layer_groups
+
+
+@pytest.mark.parametrize(
+    ("version", "flag"), [("0.11.0", "--limit-mm-per-prompt"), ("0.25.1", "--language-model-only")]
+)
+def test_text_alone_is_said_as_the_release_knows_it(version, flag):
+    found = VLLM.arguments(
+        EngineSettings(language_model_only=True), version=Version.parse(version), model_path="x/y"
+    )
+    assert flag in found
+
+
+def test_text_alone_is_refused_where_no_release_or_engine_knows_it():
+    asked = EngineSettings(language_model_only=True)
+    with pytest.raises(UnsupportedError):
+        VLLM.resolve(spec(EXPERTS), find_gpu("H100-80GB-SXM"), asked, Version.parse("0.9.2"))
+    with pytest.raises(InputError):
+        refuse_elsewhere("sglang", "SGLang", None, asked)

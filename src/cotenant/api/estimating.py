@@ -39,6 +39,7 @@ def estimate(
     enable_expert_parallel: bool = False,
     enable_prefix_caching: bool | None = None,
     enable_lora: bool = False,
+    language_model_only: bool = False,
     max_loras: int | None = None,
     max_lora_rank: int | None = None,
     speculative_config: Mapping[str, Any] | str | None = None,
@@ -84,6 +85,7 @@ def estimate(
             "kv_cache_memory_bytes": kv_cache_memory_bytes, "block_size": block_size,
             "enforce_eager": enforce_eager, "enable_expert_parallel": enable_expert_parallel,
             "enable_prefix_caching": enable_prefix_caching, "enable_lora": enable_lora, "max_loras": max_loras,
+            "language_model_only": language_model_only,
             "max_lora_rank": max_lora_rank,
         },
         speculative=speculative_config,
@@ -135,7 +137,7 @@ def _question(
     stored = told.pop("quantization", None)
     drafting = drafting or read_speculative(speculative)
     settings = engine_settings({**common, **told}, tuned)
-    refuse_elsewhere(rules.name, rules.title, drafting, settings.decode_context_parallel_size)
+    refuse_elsewhere(rules.name, rules.title, drafting, settings)
     loaded = load_model(model)
     drafted = open_speculation(drafting, loaded.spec, load_model)
     return Question(

@@ -71,6 +71,7 @@ def _with_lengths(function: Any) -> Any:
 @option(_ENGINE, "--dtype", metavar="DTYPE", help="Type of unquantised weights, such as bfloat16.")
 @option(_ENGINE, "--block-size", type=ENGINE_INT, metavar="TOKENS", help="Tokens of a block of cache.")
 @option(_ENGINE, "--enforce-eager", is_flag=True, help="No CUDA graphs.")
+@option(_ENGINE, "--language-model-only", is_flag=True, help="Text alone: no encoder of images is loaded.")
 @option(_ENGINE, "--enable-expert-parallel", "-ep", is_flag=True, help="Whole experts on each GPU.")
 @option(_ENGINE, "--enable-prefix-caching/--no-enable-prefix-caching", default=None,
         help="Whether a past stays for others that begin alike; of states it takes more.")  # fmt: skip

@@ -106,4 +106,5 @@ class EngineSettings:
     enable_prefix_caching: bool | None = (
         None  # whether a sequence's past stays for another with the same beginning
     )
+    language_model_only: bool = False  # the encoders of images, video and sound are left out
     decode_context_parallel_size: int = 1  # ranks that share out a sequence's cache instead of each keeping it all

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cotenant.domain.engine import EngineSettings
 from cotenant.errors import InputError
 
 _PREFIX = "speculative_"
@@ -84,12 +85,14 @@ def split_speculative(engine: str, words: Mapping[str, Any]) -> tuple[Asked | No
     return asked, rest
 
 
-def refuse_elsewhere(engine: str, title: str, asked: Asked | None, shared: int) -> None:
+def refuse_elsewhere(engine: str, title: str, asked: Asked | None, settings: EngineSettings) -> None:
     """Raise InputError where an engine would be told of what its rules here do not know."""
     if asked is not None and engine not in ("vllm", "sglang"):
         raise InputError(f"speculative decoding of {title} has no rule here", hint="vLLM's and SGLang's have")
-    if shared > 1 and engine != "vllm":
+    if settings.decode_context_parallel_size > 1 and engine != "vllm":
         raise InputError(f"decode_context_parallel_size is vLLM's, not {title}'s")
+    if settings.language_model_only and engine != "vllm":
+        raise InputError(f"language_model_only is vLLM's, not {title}'s")
 
 
 def sglang_flags(method: str, tokens: int, draft: str) -> tuple[str, ...]:

@@ -31,7 +31,9 @@ _RANGES = {
     "max_loras": (1, 10_000),
     "max_lora_rank": (1, 1024),
 }
-_FLAGS = ("enforce_eager", "enable_expert_parallel", "enable_prefix_caching", "enable_lora")
+_FLAGS = (
+    "enforce_eager", "enable_expert_parallel", "enable_prefix_caching", "enable_lora", "language_model_only",
+)  # fmt: skip
 _LORA_SLOTS, _LORA_RANK = 1, 16  # what `--enable-lora` alone means (vLLM: config/lora.py)
 _WORDS = {
     "dtype": ("auto", "bfloat16", "float16", "float32", "bf16", "fp16", "fp32", "half", "float"),

@@ -25,11 +25,22 @@ _CACHE: IdentityCache[ModelSpec] = IdentityCache()
 
 
 def served_model(model: ModelSpec, settings: EngineSettings) -> ModelSpec:
-    """The model as it is loaded under these settings: with its draft where one is set; kept for the next call."""
+    """The model as it is loaded under these settings: without its encoders where only text is served, with its
+    draft where one is set; kept for the next call."""
+    if settings.language_model_only:
+        model = _CACHE.get((model,), "text", lambda: _text_alone(model))
     asked = settings.speculation
     if asked is None:
         return model
     return _CACHE.get((model, asked), 0, lambda: _with_draft(model, asked))
+
+
+def _text_alone(model: ModelSpec) -> ModelSpec:
+    """Without its towers and their projections (vLLM, config/multimodal.py, language_model_only; a model whose
+    limits for every medium are 0 builds none either)."""
+    kept = tuple(part for part in model.parameters if part.role is not Role.VISION)
+    stored = model.stored_bytes if len(kept) == len(model.parameters) else None
+    return replace(model, parameters=kept, modalities=("text",), stored_bytes=stored)
 
 
 def _with_draft(model: ModelSpec, asked: Speculation) -> ModelSpec:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from cotenant.catalogue.quantization import find_format
 from cotenant.catalogue.strict import nearest
-from cotenant.domain.engine import Speculation
+from cotenant.domain.engine import EngineSettings, Speculation
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
@@ -71,7 +71,7 @@ def _speculation(
     try:
         asked = read_speculative(entry.speculative_config)
         rules, _ = find_engine(entry.engine or engine)
-        refuse_elsewhere(rules.name, rules.title, asked, 1)
+        refuse_elsewhere(rules.name, rules.title, asked, EngineSettings())
         return open_speculation(asked, model.spec, load_model)
     except CotenantError as error:
         faults.append(placed(error, f"{path}.speculative_config"))

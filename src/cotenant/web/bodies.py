@@ -62,6 +62,7 @@ class EstimateBody(Body):
     enable_expert_parallel: bool | None = None
     enable_prefix_caching: bool | None = None
     enable_lora: bool | None = None
+    language_model_only: bool | None = None
     max_loras: int | None = None
     max_lora_rank: int | None = None
     speculative_config: Json | Annotated[str, Field(max_length=10_000)] | None = None

@@ -19,6 +19,7 @@ _KEYS = {
     "data_parallel_size": "data_parallel_size",
     "decode_context_parallel_size": "decode_context_parallel_size",
     "enable_expert_parallel": "enable_expert_parallel",
+    "language_model_only": "language_model_only",
     "dtype": "dtype",
     "quantization": "quantization",
     "kv_cache_dtype": "kv_cache_dtype",

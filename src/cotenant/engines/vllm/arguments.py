@@ -9,6 +9,8 @@ from cotenant.domain.workload import Adapter
 from cotenant.engines.vllm.defaults import lora_rank
 from cotenant.engines.vllm.releases import Release
 
+_TEXT_ALONE = ("--language-model-only",)
+_NO_MEDIA = ("--limit-mm-per-prompt", '{"image": 0, "video": 0, "audio": 0}')
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": None}
 
 
@@ -36,6 +38,8 @@ def flags(settings: EngineSettings, release: Release, quantization: str) -> tupl
         flags += ("--enforce-eager",)
     if settings.enable_prefix_caching is not None:
         flags += ("--enable-prefix-caching" if settings.enable_prefix_caching else "--no-enable-prefix-caching",)
+    if settings.language_model_only:
+        flags += _TEXT_ALONE if release >= (0, 16) else _NO_MEDIA
     if settings.enable_sleep_mode:
         flags += ("--enable-sleep-mode",)
     if settings.speculation is not None:

@@ -105,6 +105,11 @@ def refuse(model: ModelSpec, settings: EngineSettings, release: Release) -> None
             f"vLLM cannot share out the cache of {model.name} over {shared} of {ranks} ranks",
             hint="from 0.10.2, a divisor of the tensor-parallel size, and no sliding windows",
         )
+    if settings.language_model_only and release < (0, 10, 1):
+        raise UnsupportedError(
+            "vLLM leaves out a model's encoders from 0.10.1 on",
+            hint="name a newer release, or leave the option out",
+        )
     if settings.pipeline_parallel_size > model.num_layers:
         raise UnsupportedError(
             f"{settings.pipeline_parallel_size} pipeline stages are more than the {model.num_layers} layers"
