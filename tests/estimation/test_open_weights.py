@@ -83,6 +83,7 @@ def test_a_recipe_that_leaves_prediction_layers_out_is_read_in_every_spelling(pa
     [
         ("Qwen/Qwen2.5-VL-7B-Instruct", 4, 4 * 128000 * 128 * 2),  # positions count the time of a video
         ("Qwen/Qwen2.5-VL-7B-Instruct", 1, 128000 * 128 * 2),
+        ("Qwen/Qwen3-VL-2B-Instruct", 4, 4 * 262144 * 128 * 2),
         ("Qwen/Qwen2.5-7B-Instruct", 4, 32768 * 128 * 2),
         ("google/gemma-3-27b-it", 4, 2 * 131072 * 128 * 2),  # two bases
         ("google/gemma-4-26B-A4B-it", 4, 262144 * (256 + 512) * 2),

@@ -325,7 +325,7 @@ def rotary_bytes(model: ModelSpec, video_positions: int = 1) -> int:
     }
     if model.encoder_only or not tables:
         return 0
-    factor = video_positions if model.family in _POSITIONS_IN_TIME and "video" in model.modalities else 1
+    factor = video_positions if model.family in _POSITIONS_IN_TIME else 1
     return round(factor * model.max_model_len * sum(width for width, _ in tables) * element_bytes("bf16"))
 
 
