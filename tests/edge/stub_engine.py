@@ -92,9 +92,8 @@ class Connection(asyncio.Protocol):
                 setattr(stub, name, value)
             if given.get("fail") in ("health", "mute"):
                 stub.health_mode, stub.fail = given["fail"], ""
-            return self.send(
-                200, {"seen": stub.seen[-50:], "priorities": stub.priorities[-50:], "running": stub.running}
-            )
+            told = {"seen": stub.seen[-50:], "priorities": stub.priorities[-50:], "running": stub.running}
+            return self.send(200, told | {"adapters": sorted(stub.adapters)})
         if path in ("/health", "/api/version", "/health_generate"):
             if stub.health_mode == "mute":
                 await asyncio.sleep(3600)

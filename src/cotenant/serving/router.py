@@ -157,6 +157,10 @@ class Router:
             self.supervisor.slept(found)
             self._settle(None)
 
+    def check(self, now_ns: int, replica: int) -> None:
+        """Send nothing more to it until a probe has come back: something about it is to change first."""
+        self.supervisor.suspect(self._at(now_ns).replicas[replica])
+
     def failed(self, now_ns: int, replica: int, generation: int, reason: str) -> None:
         """It answers wrongly or not at all, though its process may live."""
         found = self._engine(now_ns, replica, generation)

@@ -42,6 +42,8 @@ class LlamaServer(NoSleep, FixedAdapters):
         """``llama-server -m FILE ...`` on loopback, with metrics. Buffers are printed at verbosity 4, where many
         builds write whole requests and answers too (log_server_request): only a measured launch gets it."""
         argv = (*words(launch), "--host", "127.0.0.1", "--metrics")
+        if launch.adapters:  # none is part of an answer unless its request asks for it
+            argv = (*argv, "--lora-init-without-apply")
         if launch.measured:
             argv = (*argv, "-lv", "4")
         options = launch.settings.llama_cpp

@@ -30,7 +30,7 @@ class Vllm(EndsInOrder):
 
     __slots__ = ()
     name = "vllm"
-    can_sleep = True
+    can_sleep = changes_adapters = True
 
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``vllm serve MODEL ...`` on loopback; its key by environment."""

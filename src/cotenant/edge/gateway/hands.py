@@ -17,6 +17,7 @@ from cotenant.domain.running import EngineProcess, Health, Launch
 from cotenant.edge.engines import find_driver, processes
 from cotenant.edge.engines.checkup import checkup
 from cotenant.edge.engines.driver import Driver
+from cotenant.edge.engines.llama_cpp import LlamaServer
 from cotenant.edge.engines.vllm import Vllm
 from cotenant.edge.gateway.core import Core, Doing, Ticket
 from cotenant.edge.gateway.journal import Entry, Journal
@@ -33,12 +34,25 @@ class Engine:
     """One replica's process, if it has one, and how to talk to it. `keys`: of engines that are not ours, by their
     replica or model."""
 
-    __slots__ = ("driver", "generation", "key", "launch", "level", "process", "reference", "silent", "task", "url")
+    __slots__ = (
+        "adapters",
+        "driver",
+        "generation",
+        "key",
+        "launch",
+        "level",
+        "process",
+        "reference",
+        "silent",
+        "task",
+        "url",
+    )
 
     def __init__(self, launch: Launch, level: int, keys: Mapping[str, str] = _NO_KEYS) -> None:
         self.driver: Driver = find_driver(launch.engine)
         self.level = level
         self.process: EngineProcess | None = None
+        self.adapters = launch.adapters  # what it has, where it runs
         self.generation = self.silent = 0
         self.reference = ""
         self.task: asyncio.Task[None] | None = None
@@ -83,8 +97,14 @@ class EngineHands:
         engine, replica = self.engines[place], self.core.router.floor.replicas[place]
         if replica.retires and replica.state in _GOING:
             return False
-        same = engine.level == level and replace(engine.launch, port=launch.port) == launch
-        return same and [self.core.devices[one] for one in replica.host.devices] == devices
+        now = replace(engine.launch, port=launch.port)
+        if now.adapters and engine.driver.changes_adapters:
+            now = replace(now, adapters=launch.adapters)
+        return (
+            engine.level == level
+            and now == launch
+            and [self.core.devices[one] for one in replica.host.devices] == devices
+        )
 
     def replan(self, fleet: Fleet) -> dict[str, list[str]]:
         """Another plan takes the place of this one. Which replicas stay, start and retire."""
@@ -94,6 +114,10 @@ class EngineHands:
         launches = zip(fleet.launches, fleet.sleep_levels, strict=True)
         self.add(one for one, new in zip(launches, fresh, strict=True) if new)
         self.core.replan(fleet, kept)
+        for place, launch in zip(kept, fleet.launches, strict=True):
+            if place is not None and self.engines[place].launch.adapters != launch.adapters:
+                self.engines[place].launch = replace(self.engines[place].launch, adapters=launch.adapters)
+                self.core.router.check(self.core.now_ns, place)
         self.core.pump()
         ids = [one.id for one in fleet.launches]
         return {
@@ -109,9 +133,13 @@ class EngineHands:
 
     def body(self, ticket: Ticket, replica: int) -> bytes:
         """What the engine is sent: the client's own bytes, with the request's priority where the engine follows it
-        (whatever the client wrote there: a key's limit holds)."""
+        (whatever the client wrote there: a key's limit holds), and for llama-server with the adapter by number."""
         engine = self.engines[replica]
-        if engine.launch.url or not isinstance(engine.driver, Vllm):
+        if engine.launch.url:
+            return ticket.body
+        if isinstance(engine.driver, LlamaServer) and engine.launch.adapters:
+            return _with_adapter(ticket, engine.launch)
+        if not isinstance(engine.driver, Vllm):
             return ticket.body
         if not engine.driver.follows_priorities(engine.launch):
             return ticket.body
@@ -150,6 +178,7 @@ class EngineHands:
         engine.generation, engine.silent = effect.generation, 0
         engine.at(self._on_a_free_port(engine))
         command = engine.driver.command(engine.launch, key=engine.key)
+        engine.adapters = engine.launch.adapters
         engine.process = processes.launch(command, url=engine.url, log=self.journal.log_of(engine.launch.id))
         self.journal.put(Entry(engine.launch.id, engine.process, engine.key))
         self.log("engine_started", engine, pid=engine.process.pid)
@@ -158,6 +187,7 @@ class EngineHands:
         await self._compare_version(engine)
         if engine.driver.can_sleep and engine.level:
             engine.reference = await self._checkup(engine)
+        await self._bring_adapters(engine)
         self.log("engine_ready", engine, seconds=round(time.monotonic() - began, 3))
         self._tell(self.core.router.up, effect)
 
@@ -187,12 +217,14 @@ class EngineHands:
         found = await self._checkup(engine)
         if not found or (engine.reference and found != engine.reference):
             raise EngineError("after its wake it answers otherwise than before it slept")
+        await self._bring_adapters(engine)
         self.log("engine_woke", engine, seconds=round(time.monotonic() - began, 3))
         self._tell(self.core.router.up, effect)
 
     async def _probe(self, effect: Probe, engine: Engine) -> None:
         for _ in range(3):
             if await self.health(engine) is Health.READY:
+                await self._bring_adapters(engine)
                 self._tell(self.core.router.up, effect)
                 return
             await asyncio.sleep(0.2)
@@ -205,6 +237,7 @@ class EngineHands:
         engine = self.engines[replica]
         engine.at(replace(engine.launch, port=urlsplit(entry.process.url).port or engine.launch.port))
         engine.process, engine.key, engine.generation = entry.process, entry.key, generation
+        engine.adapters = engine.launch.adapters  # its command is the plan's
         self.journal.put(entry)
         self.log("engine_adopted", engine, pid=entry.process.pid)
 
@@ -238,6 +271,23 @@ class EngineHands:
         if runs and planned and runs != planned:
             self.log("engine_version_differs", engine, planned=engine.launch.version, runs=told[:40])
 
+    async def _bring_adapters(self, engine: Engine) -> None:
+        """Adapters that another plan has instead: those of now dropped, its own loaded, the engine at work."""
+        while engine.adapters != engine.launch.adapters:
+            has, wanted = engine.adapters, engine.launch.adapters
+            for one in has:
+                if one not in wanted:
+                    await asyncio.to_thread(engine.driver.unload_adapter, engine.url, one.name, key=engine.key)
+                    self.log("adapter_unloaded", engine, adapter=one.name)
+            for one in wanted:
+                if one not in has:
+                    source = one.source or one.name
+                    await asyncio.to_thread(
+                        engine.driver.load_adapter, engine.url, one.name, source, key=engine.key
+                    )
+                    self.log("adapter_loaded", engine, adapter=one.name)
+            engine.adapters = wanted
+
     async def _checkup(self, engine: Engine) -> str:
         return await asyncio.to_thread(checkup, engine.url, engine.launch.model, key=engine.key)
 
@@ -264,6 +314,14 @@ class EngineHands:
         self.log("engine_failed", engine, reason=reason)
         self.core.figures.failures.labels(engine.launch.id).inc()
         self._tell(self.core.router.failed, effect, reason)
+
+
+def _with_adapter(ticket: Ticket, launch: Launch) -> bytes:
+    """llama-server looks at no model's name: adapters are numbers in their order at its start, each with a scale
+    (tools/server/README.md, ``lora``)."""
+    names = [one.name for one in launch.adapters]
+    chosen = [{"id": names.index(ticket.asked), "scale": 1.0}] if ticket.asked in names else []
+    return json.dumps(json.loads(ticket.body) | {"lora": chosen}).encode()
 
 
 def _port_is_free(port: int) -> bool:
