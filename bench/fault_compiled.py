@@ -17,6 +17,7 @@ import cotenant
 from bench.table import CannotRunError
 
 _HERE, _PACKAGE = Path(__file__).parent, Path(cotenant.__file__).parent
+_WORLD = ("ground", "machine", "clients", "world", "chunk")
 _POLICY = ("turns", "refusal", "dispatch", "eviction")
 _SETUP = """
 import sys
@@ -45,7 +46,7 @@ def build() -> Path:
 
 def _sources() -> dict[str, Path]:
     """Where each module stands, by its place in the copy."""
-    found = {"bench/fault_world.py": _HERE / "fault_world.py", "bench/fault_chunk.py": _HERE / "fault_chunk.py"}
+    found = {f"bench/fault_{name}.py": _HERE / f"fault_{name}.py" for name in _WORLD}
     found["cotenant/errors.py"] = _PACKAGE / "errors.py"
     for path in (_PACKAGE / "serving").glob("*.py"):
         if path.stem not in ("__init__", "from_plan"):
