@@ -120,3 +120,14 @@ def test_text_alone_is_refused_where_no_release_or_engine_knows_it():
         VLLM.resolve(spec(EXPERTS), find_gpu("H100-80GB-SXM"), asked, Version.parse("0.9.2"))
     with pytest.raises(InputError):
         refuse_elsewhere("sglang", "SGLang", None, asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "printed"),
+    [("Qwen/Qwen3-VL-30B-A3B-Instruct", 2, 29.3114), ("google/gemma-4-E4B-it", 1, 15.16)],
+)
+def test_models_that_see_hold_buffers_beside_their_tensors(name, ranks, printed):
+    size = weights_per_rank(spec(name), find_format("bf16"), tensor_parallel_size=ranks, video_positions=4)[
+        0
+    ].bytes
+    assert size.low <= printed * GIB <= size.high

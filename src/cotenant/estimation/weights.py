@@ -45,6 +45,9 @@ EXPERTS_ALONE = frozenset({Role.EXPERT})
 # leave nothing but buffers; kernels pad quantised matrices.
 _Spread = tuple[float, float]
 _PLAIN: _Spread = (0.004, 0.004)
+# Models with encoders register buffers that no tensor of the checkpoint stands for: Qwen3-VL's deepstack inputs,
+# Gemma's per-layer inputs, each of a whole batch.
+_SEEING: _Spread = (0.004, 0.015)
 _STORED: _Spread = (0.006, 0.006)
 _QUANTISED: _Spread = (0.02, 0.02)
 # Formats whose checkpoints often keep layers in 16 bits (ignore lists, dynamic variants): more, not less. A plain
@@ -273,7 +276,7 @@ def _stage_weights(
 
 def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[float, _Spread]:  # noqa: A002
     """(factor that makes our sum the checkpoint's exact size, how far the interval reaches)."""
-    spread = _QUANTISED if format.storage else _PLAIN
+    spread = _QUANTISED if format.storage else _PLAIN if len(model.modalities) == 1 else _SEEING
     spread = _SPREADS.get(format.name, spread)
     if format.name == model.quantization and any(group.own_storage is not None for group in model.parameters):
         spread = _QUANTISED  # the recipe is known tensor by tensor
