@@ -142,3 +142,29 @@ def test_without_fused_attention_all_values_are_as_wide_as_the_widest():
     assert sum(layer_bytes(gemma4_moe(), options, rules)) / MIB == pytest.approx(188.0, abs=0.006)
     options, rules = settled(gemma4_moe(), flash=True)
     assert sum(layer_bytes(gemma4_moe(), options, rules)) / MIB == pytest.approx(168.0, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("build", "flash", "printed"),
+    [
+        (11434, False, 18.26),  # this build, on a processor; inputs and 512 rows in three forms beside the rest
+        (11434, True, 7.26),  # keys and values in f16 for fused attention
+        (4300, False, 16.01),  # ggml's CI of December 2024
+        (4950, False, 16.76),  # the same in March 2025, with the inputs' page
+    ],
+)
+def test_encoders_attend_among_the_tokens_of_a_batch(build, flash, printed):
+    """A BERT of 12 layers of 384 (bge-small) over 512 tokens."""
+    every = tuple(range(12))
+    names = ("attn_q", "attn_k", "attn_v", "attn_output")
+    parts = [part(name, Role.ATTENTION, 384, 384, layers=every) for name in names]
+    parts += [part("attn_q.bias", Role.ATTENTION, 384, layers=every), *norms(384, every, 4)]
+    parts += [
+        part("ffn_up", Role.MLP, 1536, 384, layers=every),
+        part("ffn_down", Role.MLP, 384, 1536, layers=every),
+    ]
+    groups = (LayerGroup(AttentionKind.NONE, every, 12, 12, 32, 32),)
+    model = ModelSpec("bert", "bert", "bert", groups, tuple(parts), 12, 384, 1536, 30522, 512, encoder_only=True)
+    rules = build_rules(Version((build,)))
+    options = LlamaCppOptions(n_ctx=512, n_parallel=1, n_ubatch=512, flash_attn=flash)
+    assert host_compute(model, options, rules, place(12, 0, 1)) / MIB == pytest.approx(printed, abs=0.02)

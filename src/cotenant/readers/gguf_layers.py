@@ -101,7 +101,9 @@ def layer_groups(keys: GgufKeys) -> tuple[LayerGroup, ...]:
     """Every layer once (falcon-h1: twice), grouped by what it caches. Raises FormatError on a missing key."""
     total = num_layers(keys)
     if keys.architecture in ENCODERS:
-        return (LayerGroup(AttentionKind.NONE, tuple(range(total))),)
+        heads = keys.size("attention.head_count", 0) or 0
+        width = (keys.size("embedding_length", 0) or 0) // heads if heads else 0
+        return (LayerGroup(AttentionKind.NONE, tuple(range(total)), heads, heads, width, width),)
     recurrent = recurrent_layers(keys)
     states = _state_group(keys, recurrent)
     if keys.architecture in STATE_SPACE:

@@ -15,6 +15,7 @@ NEWEST = Version((11549,), "b11549")
 OLDEST = Version((1300,), "b1300")
 
 _MICRO_BATCHES = 2413  # pull 6017 (March 2024): n_ubatch apart from n_batch, 512
+ENCODERS_APART = 4880  # pull 12181 (March 2025): encoders attend without a cache's detours
 _LATENT = 5130  # pull 12801 (April 2025): MLA caches the compressed row and its values apart
 _WINDOWS = 5438  # pull 13194 (May 2025): sliding layers get a cache of their own
 _GLU = 5783  # pull 14158 (June 2025): gate and up joined by one operation

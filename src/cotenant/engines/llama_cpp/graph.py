@@ -28,7 +28,7 @@ class GraphBuilder:
         self.out_ids = g.input(r.outputs)
         self.masks = {
             window: g.input(cells, r.tokens, element=r.mask_bytes)
-            for window, cells in ((False, r.cells), (True, r.window_cells))
+            for window, cells in ((False, r.tokens if shape.encoder else r.cells), (True, r.window_cells))
         }
         self.key_rows = {window: g.input(r.tokens, element=_INDEX) for window in (False, True)}
         widest = max((layer.mixer.kv_heads * layer.mixer.value_width for layer in shape.layers), default=0)
@@ -183,8 +183,12 @@ class GraphBuilder:
             query = g.inplace(g.new(query.shape, query, op="norm"), op="mul")
         gate = g.new((width, r.tokens), g.view(full, width, r.tokens)) if mixer.queries > width else None
         query = g.inplace(query, self.positions, op="rope")
-        key, value = (None, None) if mixer.kind is AttentionKind.NONE else self._keys_and_values(cur, mixer)
-        mixed = self._attend(query, key, value, mixer)
+        own = mixer.kind is not AttentionKind.NONE or self.shape.encoder
+        key, value = self._keys_and_values(cur, mixer) if own else (None, None)
+        if key is not None and value is not None and self.shape.encoder:
+            mixed = self._attend_at_once(query, key, value, mixer)
+        else:
+            mixed = self._attend(query, key, value, mixer)
         if gate is not None:
             mixed = g.inplace(mixed, g.inplace(gate))
         out = self._product(self.shape.hidden, mixed, mixer.heads * mixer.value_width)
@@ -243,6 +247,26 @@ class GraphBuilder:
         scores = g.inplace(scores, mask)
         mixed = g.new((mixer.value_width, r.tokens, mixer.heads), *cached[1:], scores, op="mm")
         return g.expand(g.new((mixer.value_width * mixer.heads, r.tokens), g.view(mixed)))
+
+    def _attend_at_once(self, query: Tensor, key: Tensor, value: Tensor, mixer: Mixer) -> Tensor:
+        """Attention among the tokens of the batch, without a cache (build_attn_inp_no_cache)."""
+        g, tokens = self.graph, self.reserve.tokens
+        wide = mixer.value_width * mixer.heads
+        if self.reserve.values_across:
+            key = g.new(key.shape, key)
+        else:
+            for result in (query, key, value):
+                g.expand(result)
+        if self.reserve.flash:
+            halved = (g.new(part.shape, g.view(part), element=_HALF) for part in (key, value))
+            mixed = g.new((mixer.value_width, mixer.heads, tokens), g.view(query), *halved, self.mask(False))
+            return g.expand(g.view(mixed, wide, tokens))
+        across = g.new(value.shape, g.view(value))
+        scores = g.inplace(g.new((tokens, tokens, mixer.heads), g.view(key), g.view(query)), self.mask(False))
+        if not self.reserve.values_across:
+            g.expand(scores)
+        mixed = g.new((mixer.value_width, tokens, mixer.heads), across, scores)
+        return g.expand(g.new((wide, tokens), g.view(mixed)))
 
     def _converted(self, mixer: Mixer, cells: int) -> int:
         """Bytes behind the result for the cache in f16."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, ModelSpec
-from cotenant.engines.llama_cpp.builds import CONVERTS, JOINED_VIEWS, VULKAN_SORTS, BuildRules
+from cotenant.engines.llama_cpp.builds import CONVERTS, ENCODERS_APART, JOINED_VIEWS, VULKAN_SORTS, BuildRules
 from cotenant.engines.llama_cpp.cache import cells, row_bytes
 from cotenant.engines.llama_cpp.compute import compute_bytes, host_bytes
 from cotenant.engines.llama_cpp.placement import HOST, Placement
@@ -46,6 +46,7 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         values_first=build.values_first and not any(group.window for group in model.layer_groups),
         late_outputs=build.late_outputs and recurrent,
         rotary_first=build.latent_values,
+        values_across=build.number < ENCODERS_APART,
         copies_joined=build.number < JOINED_VIEWS,
         converts_keys=converts and options.type_k != "f16",
         converts_values=converts and options.type_v != "f16",

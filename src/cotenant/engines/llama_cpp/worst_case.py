@@ -16,8 +16,9 @@ class Reserve:
     held beside the token ids though none is used. `row_stores`: rows are stored by index (set_rows), an i64
     each. `joined`: one matrix makes queries, keys and values, one makes gate and up of the experts; where a model
     joins its queries anyway, `copies_joined` says that the parts are copied out. `rotary_first`: MLA's keys begin
-    with their rotary part. `converts_keys` and `converts_values`: the result of fused attention has room behind it
-    for the whole cache in f16 (CUDA and HIP with quantised caches)."""
+    with their rotary part. `values_across`: encoders turn values before anything else of attention.
+    `converts_keys` and `converts_values`: the result of fused attention has room behind it for the whole cache in
+    f16 (CUDA and HIP with quantised caches)."""
 
     tokens: int
     outputs: int
@@ -36,6 +37,7 @@ class Reserve:
     joined: bool = False
     copies_joined: bool = False
     rotary_first: bool = False
+    values_across: bool = False
     converts_keys: bool = False
     converts_values: bool = False
 
