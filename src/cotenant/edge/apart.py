@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -15,6 +16,21 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def end_with_parent() -> None:
+    """For a process of a pool at its start: it ends at once when its parent does, however that ends. A pool's
+    processes hold both ends of their queue, and would wait at it for ever."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_after, args=(parent.join,), daemon=True).start()
+
+
+def _end_after(over: Callable[[], None]) -> None:
+    over()
+    os._exit(1)
+
+
 def each_apart(function: Callable[[T], R], items: Sequence[T], *, workers: int | None = None) -> Iterator[R]:
     """`function` of each item, in order. `function` and items must pickle; one worker or one item stays here."""
     count = min(workers or cores(), len(items))
@@ -24,5 +40,5 @@ def each_apart(function: Callable[[T], R], items: Sequence[T], *, workers: int |
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         yield from pool.map(function, items)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from cotenant.edge.apart import cores
+from cotenant.edge.apart import cores, end_with_parent
 from cotenant.errors import InputError, SolverError
 
 if TYPE_CHECKING:
@@ -50,7 +50,8 @@ class Processes:
 
 
 def _calm() -> None:
-    """Ctrl-C is for whoever started this."""
+    """Ctrl-C is for whoever started this, with whom it ends."""
+    end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from cotenant.edge.apart import end_with_parent
+
 R = TypeVar("R")
 
 
@@ -14,7 +16,7 @@ def within(seconds: float, function: Callable[[], R]) -> R | None:
     from multiprocessing import TimeoutError as Late
     from multiprocessing import get_context
 
-    with get_context("spawn").Pool(1) as pool:
+    with get_context("spawn").Pool(1, end_with_parent) as pool:
         try:
             return pool.apply_async(function).get(seconds)
         except Late:
