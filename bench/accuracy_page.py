@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _REASONS = Path(__file__).with_name("accuracy_reasons.json")
+_FRESH = Path(__file__).with_name("accuracy_fresh.json")
 _APART = "kept apart: not looked into"
 _OPEN = "not explained yet"
 _NAMES = {"kv": "KV bytes", "weights": "weights", "pool": "pool", "outcome": "outcome", "compute": "compute"}
@@ -62,7 +63,20 @@ def is_wrong(metric: str, error: float | None) -> bool:
 def page(parts: Mapping[str, Sequence[Mapping[str, Any]]], wrong: Iterable[WrongRow]) -> str:
     """The whole page: a table for each part, then the rows that are wrong."""
     tables = (f"## {_capital(title)}\n\n{_table(entries)}" for title, entries in parts.items())
-    return "\n".join((_HEAD, *tables, _rows(list(wrong))))
+    return "\n".join((_HEAD, *tables, fresh_logs(), _rows(list(wrong))))
+
+
+def fresh_logs() -> str:
+    """How the rules did at first sight on logs that they were not written from, and once mended."""
+    fresh: dict[str, Any] = json.loads(_FRESH.read_text(encoding="utf-8"))
+    columns = [column for column in fresh["columns"] if column]
+    lines = [
+        f"## Fresh logs\n\n{fresh['what']}\n",
+        f"| id | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+        *(f"| {metric} | {' | '.join(cells)} |" for metric, cells in fresh["figures"].items()),
+    ]
+    return "\n".join((*lines, "", fresh["still"], ""))
 
 
 def _capital(title: str) -> str:
