@@ -88,7 +88,10 @@ def _compute(
     if build.own_engine:
         return _own_compute(row, model, options, build, placement)
     found = {HOST: host_interval(model, options, build, placement)}
-    for gpu in sorted({*placement.layers, placement.output} - {HOST}):
+    placed = {*placement.layers, placement.output} - {HOST}
+    if not placed and (row["backend"] or "CPU").upper() != "CPU":  # the card still computes large batches
+        placed = {0}
+    for gpu in sorted(placed):
         found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row), _bytes(row))
     return found
 
@@ -364,6 +367,8 @@ def llama_compute(found: LlamaAnswer) -> LlamaError | None:
     ours = [size for device, size in sorted(found.compute.items()) if device != HOST][: len(gpus)]
     if not gpus or not ours:
         gpus, ours = ["CPU"], [found.compute[HOST]]
+        if "CPU" not in printed:
+            return LlamaError(found, None)
     measured = sum(printed[name] for name in gpus[: len(ours)]) * MIB
     total = Interval(*(sum(getattr(size, side) for size in ours) for side in ("low", "value", "high")))
     card = ((row["gpu"] or {}).get("memory_mib") or 0) * MIB

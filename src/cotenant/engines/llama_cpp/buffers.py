@@ -159,23 +159,28 @@ def compute_interval(
     model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int,
     each: float = 0.0,
 ) -> Interval:  # fmt: skip
-    """One GPU's compute buffer with its 90 % interval. Graphs are replayed exactly; what is open is how a backend
-    reorders them (Vulkan, Metal: a few buffers of one row a token more), and for recurrent layers, MLA and layers
-    left with the host, what it fuses and copies."""
-    return _doubted(
-        model, placement, gpu_compute(model, options, build, placement, gpu, head_bytes=head, weight_bytes=each)
-    )
+    """One GPU's compute buffer with its 90 % interval. Graphs are replayed exactly; what is open is how Metal
+    reorders them and what fused operations keep alive (a few buffers of one row a token more), and for layers left
+    with the host, recurrent layers before their operation was fused and MLA with an indexer, what is copied."""
+    size = gpu_compute(model, options, build, placement, gpu, head_bytes=head, weight_bytes=each)
+    return _doubted(size, _is_loose(model, build) or HOST in placement.layers)
 
 
 def host_interval(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> Interval:
     """The host's compute buffer with its 90 % interval."""
-    return _doubted(model, placement, host_compute(model, options, build, placement))
-
-
-def _doubted(model: ModelSpec, placement: Placement, size: int) -> Interval:
-    loose = any(group.kind in (AttentionKind.RECURRENT, AttentionKind.LATENT) for group in model.layer_groups)
     split = not placement.whole and any(layer != HOST for layer in placement.layers)
-    below, above = (75, 140) if loose or split else (97, 118)
+    return _doubted(host_compute(model, options, build, placement), _is_loose(model, build) or split)
+
+
+def _is_loose(model: ModelSpec, build: BuildRules) -> bool:
+    unfused = not build.fused_recurrence
+    return any(
+        group.index_width or (unfused and group.kind is AttentionKind.RECURRENT) for group in model.layer_groups
+    )
+
+
+def _doubted(size: int, loosely: bool) -> Interval:
+    below, above = (75, 140) if loosely else (97, 118)
     return Interval(size * below // 100, size, size * above // 100 + MIB)
 
 
