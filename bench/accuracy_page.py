@@ -6,6 +6,7 @@ Reasons stand in `accuracy_reasons.json` by record id: the engine's mechanism, o
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +15,7 @@ from typing import Any
 
 _REASONS = Path(__file__).with_name("accuracy_reasons.json")
 _FRESH = Path(__file__).with_name("accuracy_fresh.json")
+_LINE = 115
 _APART = "kept apart: not looked into"
 _OPEN = "not explained yet"
 _NAMES = {"kv": "KV bytes", "weights": "weights", "pool": "pool", "outcome": "outcome", "compute": "compute"}
@@ -71,12 +73,12 @@ def fresh_logs() -> str:
     fresh: dict[str, Any] = json.loads(_FRESH.read_text(encoding="utf-8"))
     columns = [column for column in fresh["columns"] if column]
     lines = [
-        f"## Fresh logs\n\n{fresh['what']}\n",
+        f"## Fresh logs\n\n{textwrap.fill(fresh['what'], _LINE)}\n",
         f"| id | {' | '.join(columns)} |",
         f"|---|{'---:|' * len(columns)}",
         *(f"| {metric} | {' | '.join(cells)} |" for metric, cells in fresh["figures"].items()),
     ]
-    return "\n".join((*lines, "", fresh["still"], ""))
+    return "\n".join((*lines, "", textwrap.fill(fresh["still"], _LINE), ""))
 
 
 def _capital(title: str) -> str:
