@@ -103,3 +103,11 @@ def test_a_trace_that_does_not_fit_is_answered_with_remedies(tmp_path: Path) -> 
     answer = plan(fleet(small("busy", traffic={"trace": str(path)}), gpus=[{"type": "L4", "count": 1}]))
     assert not answer.feasible
     assert any("trace's rate" in remedy for remedy in answer.shortfalls[0].remedies)
+
+
+def test_burstiness_by_hand_and_over_years_of_silence() -> None:
+    """Ten windows, all ten arrivals in one: mean 1, variance 81/10 + 9/10 = 9. A lone one in 10^9 windows: 1."""
+    crowd = Trace("t", (*(0.5,) * 9, 10.0), (1,) * 10, (1,) * 10)
+    assert burstiness(crowd, 1.0) == pytest.approx((8**2 + 8 * 1) / 10)
+    years = Trace("t", (0.0, 3e8), (1, 1), (1, 1))
+    assert burstiness(years, 0.1) == pytest.approx(1.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.policy.eviction import may_go
 from cotenant.policy.refusal import backoff_ns, expected_wait, must_refuse, retry_after_s
 from cotenant.policy.turns import fairest, first_to_wake, least_worth
 
@@ -51,3 +52,24 @@ def test_who_comes_again_when_told_is_let_in(ahead, slots, service, limit):
 def test_rests_double_up_to_the_longest():
     assert [backoff_ns(count, 1, 5) for count in range(5)] == [0, 1, 2, 4, 5]
     assert backoff_ns(10**6, 1, 5) == 5
+
+
+def test_a_queue_is_full_at_its_limit_and_a_wait_too_long_beyond_its_own() -> None:
+    assert [must_refuse(ahead, 3, 0, 0) for ahead in (2, 3, 4)] == [False, True, True]
+    assert [must_refuse(0, 3, wait, 10) for wait in (10, 11)] == [False, True]
+
+
+def test_of_models_that_were_idle_for_no_time_the_one_sooner_back_makes_room() -> None:
+    assert least_worth([0, 0], [0, 0], [5, 0], [1, 1], 2) == 1
+    assert least_worth([0, 0], [0, 0], [5, 5], [1, 1], 2) == 0
+    assert first_to_wake([1, 1], [5, 5], 2) == fairest([1, 1], [5, 5], 2) == 0
+
+
+def test_a_higher_priority_waits_neither_for_patience_nor_behind_a_models_own_requests() -> None:
+    """Busy, awake for 1 of 5, its own oldest waits for 9, the other's for 2, patience 10."""
+    asked = {"busy": True, "own_priority": 1, "resident": 1, "minimum": 5, "own_wait": 9, "patience": 10}
+    assert [may_go(priority=one, wait=2, **asked) for one in (0, 1, 2)] == [False, False, True]
+    asked["resident"] = 5
+    assert [may_go(priority=1, wait=wait, **asked) for wait in (9, 10)] == [False, True]
+    assert not may_go(priority=0, wait=99, **asked)
+    assert may_go(priority=0, wait=0, **{**asked, "busy": False})

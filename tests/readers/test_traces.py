@@ -44,7 +44,15 @@ def test_public_traces_are_read_as_they_are() -> None:
         (AZURE + "2023-11-16 18:17:03,nan,1\n", "line 4"),
         (AZURE + "2023-11-16 18:17:03,99999999999,1\n", "line 4"),
         (AZURE + "yesterday,1,1\n", "line 4"),
-        (AZURE + "2023-11-16 18:17:03\n", "line 4"),
+        (AZURE + "2023-11-16 18:17:03\n", "line 4 .* 1 of the header's columns are there"),
+        (AZURE + "2023-02-29 18:17:03,1,1\n", "no day of the calendar"),
+        (AZURE + "2023-11-16 18:61:03,1,1\n", "line 4 .* '18:61:03' is not a time"),
+        (AZURE + ",1,1\n", "line 4 .* '' is not a time"),
+        (AZURE + "2023-11-16 18:17:03,,1\n", "line 4 .* '' is not a number of tokens"),
+        (BURSTGPT + "1e12,ChatGPT,1,1,2,api\n", "lasts 1e.12 s, more than ten years"),
+        (BURSTGPT + "1e300,ChatGPT,1,1,2,api\n", "more than ten years"),
+        (MOONCAKE + MOONCAKE.replace("27000", "true"), "line 2 .* 'True' is not a time"),
+        (MOONCAKE + MOONCAKE.replace("27000", "null"), "line 2 .* 'None' is not a time"),
         (MOONCAKE + "[1, 2]\n", "line 2"),
         (MOONCAKE + '{"timestamp": 1}\n', "line 2"),
         (MOONCAKE + "{" * 100_000 + "\n", "line 2"),
@@ -80,6 +88,17 @@ def test_what_is_odd_is_said() -> None:
 def test_times_before_zero_are_refused() -> None:
     with pytest.raises(FormatError, match="cannot be read: the time -5 s lies before zero"):
         read_trace(["Timestamp,Request tokens,Response tokens", "-5,10,1"], name="t.csv")
+
+
+def test_a_leap_day_and_a_leap_second_are_times() -> None:
+    rows = [
+        "2024-02-29 23:59:59,1,1",
+        "2024-03-01 00:00:00,1,1",
+        "2016-12-31 23:59:60,1,1",
+        "2017-01-01 00:00:01,1,1",
+    ]
+    for first, second, apart in ((rows[0], rows[1], 1.0), (rows[2], rows[3], 1.0)):
+        assert read("\n".join(["time,input tokens,output tokens", first, second]))[0] == (0.0, apart)
 
 
 def test_block_names_are_kept() -> None:

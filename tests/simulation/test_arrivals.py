@@ -50,6 +50,19 @@ def test_on_off_rests_its_share_of_the_time() -> None:
     assert variation(found) > 2
 
 
+def test_a_rate_of_next_to_nothing_is_not_followed_for_years() -> None:
+    """A request in thirty years, in spells of a millisecond: 300 s hold none, and that is found at once."""
+    assert on_off(1e-9, 300.0, Draws(3), on_s=1e-3, off_s=1e-3) == []
+
+
+def test_how_many_are_too_many_is_asked_of_the_mean_rate() -> None:
+    """3,601 a second in spells of a second an hour: two hours hold about 7,200, not 26 million."""
+    found = on_off(3601.0, 7200.0, Draws(5), on_s=1.0, off_s=3600.0)
+    assert len(found) < 50_000
+    with pytest.raises(InputError, match="7,200,000 requests are more than"):
+        on_off(3_601_000.0, 7200.0, Draws(5), on_s=1.0, off_s=3600.0)
+
+
 def test_by_hour_follows_its_weights() -> None:
     weights = [0.0] * 12 + [1.0] * 6 + [3.0] * 6
     found = by_hour(1.0, weights, 24 * 3600.0, Draws(4))
@@ -87,6 +100,8 @@ def test_a_trace_comes_as_it_came() -> None:
         lambda: gamma(1.0, 1.0, Draws(0), variation=0.0),
         lambda: on_off(1.0, 1.0, Draws(0), on_s=0.0, off_s=1.0),
         lambda: by_hour(1.0, [0.0] * 24, 1.0, Draws(0)),
+        lambda: by_hour(10.0, [1.0] + [0.0] * 23, 86_400.0, Draws(0)),
+        lambda: on_off(1e-9, 300.0, Draws(0), on_s=1e-6, off_s=1e-6),
     ],
 )
 def test_nonsense_is_refused(make: object) -> None:

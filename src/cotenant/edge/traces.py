@@ -26,7 +26,7 @@ def open_trace(path: str | os.PathLike[str]) -> Trace:
         with place.open(encoding="utf-8-sig", newline="") as lines:
             return read_trace(lines, name=place.name)
     except UnicodeDecodeError:
-        raise FormatError(f"{path} is not text in UTF-8") from None
+        raise FormatError(f"{path} is not text in UTF-8", hint="unpack it (gunzip), or save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
 

@@ -24,6 +24,7 @@ from cotenant.errors import FormatError
 MOST_REQUESTS = 5_000_000
 _LONGEST_LINE = 1_000_000  # a Mooncake request lists its prefix hashes
 _MOST_TOKENS = 10_000_000
+_LONGEST_S = 10 * 366 * 86_400  # a trace that lasts longer has its times in another unit
 _HASHED_TOKENS = 512  # of a Mooncake block (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
 _NAMES: dict[str, tuple[str, ...]] = {
     "arrival": ("timestamp", "requesttime", "arrivaltime", "arrival", "arrivals", "time"),
@@ -50,6 +51,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     ),
 }
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d)Z?")
+_CLOCK = re.compile(r"(\d{1,6}):([0-5]?\d):([0-5]?\d|60)")
 _HINT = "a CSV with a header, or JSON lines, with a time and the tokens in and out of each request"
 
 
@@ -66,7 +68,12 @@ def read_trace(lines: Iterable[str], *, name: str) -> Trace:
     found = sorted(listed, key=lambda row: row.moment or 0.0)
     timed = found[0].moment is not None
     hashed = any(row.blocks for row in found)
-    start = found[0].moment or 0.0
+    start, end = found[0].moment or 0.0, found[-1].moment or 0.0
+    if end - start > _LONGEST_S:
+        raise FormatError(
+            f"{name} lasts {end - start:.3g} s, more than ten years",
+            hint="times are seconds in a CSV, milliseconds in JSON lines",
+        )
     return Trace(
         name=name,
         arrivals_s=tuple((row.moment or 0.0) - start if timed else 0.0 for row in found),
@@ -137,7 +144,10 @@ def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
                 try:
                     arrival, given, written = (None if column is None else cells[column] for column in columns)
                     yield _row(None if arrival is None else _seconds(arrival), given, written)
-                except (IndexError, ValueError, OverflowError) as error:
+                except IndexError:
+                    short = ValueError(f"{len(cells)} of the header's columns are there")
+                    raise _bad_line(name, reader.line_num, short) from None
+                except (ValueError, OverflowError) as error:
                     raise _bad_line(name, reader.line_num, error) from None
     except csv.Error as error:
         raise _bad_line(name, reader.line_num, error) from None
@@ -184,7 +194,7 @@ def _blocks(value: object) -> tuple[int, ...]:
 
 
 def _row(moment: float | None, given: object, written: object, blocks: tuple[int, ...] = ()) -> Row:
-    tokens = [float(str(value)) for value in (given, written)]
+    tokens = [_number(value) for value in (given, written)]
     if not all(isfinite(value) and 0 <= value <= _MOST_TOKENS for value in tokens):
         raise ValueError(f"{given!r} and {written!r} tokens")
     if moment is not None and not isfinite(moment):
@@ -193,6 +203,13 @@ def _row(moment: float | None, given: object, written: object, blocks: tuple[int
         raise ValueError(f"the time {moment:g} s lies before zero")
     read = round(tokens[0])
     return Row(moment, max(1, read), round(tokens[1]), blocks, empty=read == 0)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number of tokens") from None
 
 
 def _seconds(text: object) -> float:
@@ -211,13 +228,16 @@ def _seconds(text: object) -> float:
     if match is None:
         raise ValueError(f"{word!r} is not a time")
     year, month, day = (int(piece) for piece in match.group(1, 2, 3))
-    if not (1 <= month <= 12 and 1 <= day <= 31):
+    if not (1 <= month <= 12 and 1 <= day <= _days(year, month + 1, 1) - _days(year, month, 1)):
         raise ValueError(f"{word!r} is no day of the calendar")
     return _days(year, month, day) * 86_400 + _clock(match.group(4)) + part
 
 
 def _clock(text: str) -> int:
-    hours, minutes, seconds = (int(piece) for piece in text.split(":"))
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a time")
+    hours, minutes, seconds = (int(piece) for piece in match.groups())
     return hours * 3600 + minutes * 60 + seconds
 
 
@@ -229,7 +249,8 @@ def _days(year: int, month: int, day: int) -> int:
 
 def _milliseconds(value: object) -> float:
     """JSON traces count milliseconds where the time is a number (Mooncake)."""
-    return float(value) / 1000 if isinstance(value, (int, float)) else _seconds(value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(str(value)) / 1000 if number else _seconds(value)
 
 
 def _bad_line(name: str, number: int, error: Exception) -> FormatError:

@@ -28,7 +28,11 @@ def on_off(rate: float, duration_s: float, draws: Draws, *, on_s: float, off_s: 
     """Poisson at `rate` in spells of mean `on_s`, nothing in spells of mean `off_s`; both exponential."""
     if on_s <= 0 or off_s < 0:
         raise InputError("spells need a mean above zero")
-    return _until(duration_s, rate, _gaps_on_off(rate, draws, on_s, off_s))
+    spells = duration_s / (on_s + off_s)
+    if spells > MOST_REQUESTS:
+        raise InputError(f"{spells:,.0f} spells are more than {MOST_REQUESTS:,}", hint="write longer spells")
+    mean = rate * on_s / (on_s + off_s)
+    return _until(duration_s, mean, _gaps_on_off(rate, draws, on_s, off_s, duration_s))
 
 
 def by_hour(
@@ -39,6 +43,11 @@ def by_hour(
         raise InputError("by_hour needs weights that are not negative, and one above zero")
     peak = max(weights)
     fastest = rate * peak * len(weights) / sum(weights)
+    if fastest * duration_s > MOST_REQUESTS:
+        raise InputError(
+            f"{fastest:,.4g} requests/s in the busiest hour are too many to draw for {duration_s:,.0f} s",
+            hint="simulate a shorter time",
+        )
     found = []
     for arrival in poisson(fastest, duration_s, draws):
         hour = (start_hour + arrival // (3600 * NS_PER_S)) % len(weights)
@@ -47,13 +56,16 @@ def by_hour(
     return found
 
 
-def _gaps_on_off(rate: float, draws: Draws, on_s: float, off_s: float) -> Iterator[float]:
-    """Gaps as they come: an exponential gap that outlasts its spell goes on after the pause."""
+def _gaps_on_off(rate: float, draws: Draws, on_s: float, off_s: float, most_s: float) -> Iterator[float]:
+    """Gaps as they come: an exponential gap that outlasts its spell goes on after the pause.
+
+    No gap beyond `most_s` is followed to its end, else rates of next to nothing would be followed for years.
+    """
     left = draws.exponential() * on_s
     while True:
         gap = draws.exponential() / rate
         pause = 0.0
-        while gap > left:
+        while gap > left and pause < most_s:
             gap -= left
             pause += left + draws.exponential() * off_s
             left = draws.exponential() * on_s

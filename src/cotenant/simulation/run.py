@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf, nextafter
 
 from cotenant.domain.conditions import USUAL, Conditions
 from cotenant.domain.fleet import ModelRequest
@@ -132,5 +133,7 @@ def _check(policy: str, patience_s: float, duration_s: float | None) -> None:
 
 
 def _span_s(requests: Sequence[ModelRequest]) -> float:
+    """Traces whole, with their last request; a second at least, else one request were a billion a second."""
     traces = [request.traffic.trace.arrivals_s[-1] for request in requests if request.traffic.trace is not None]
-    return max(traces) + 1e-9 if traces else DURATION_S
+    last = max(traces, default=0.0)
+    return max(1.0, last + 1e-9, nextafter(last, inf)) if traces else DURATION_S

@@ -1,0 +1,30 @@
+"""Trace files that cannot be opened as text are refused with what to do."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from cotenant.edge.traces import open_trace
+from cotenant.errors import FormatError
+
+TEXT = "time,input_tokens,output_tokens\n1,10,5\n2,20,6\n"
+
+
+@pytest.mark.parametrize("data", [gzip.compress(TEXT.encode()), TEXT.encode("utf-16"), b"time,input\xff\n"])
+def test_what_is_no_text_says_so_and_what_to_do(tmp_path: Path, data: bytes) -> None:
+    place = tmp_path / "t.csv"
+    place.write_bytes(data)
+    with pytest.raises(FormatError, match="is not text in UTF-8") as found:
+        open_trace(place)
+    assert "gunzip" in str(found.value.hint)
+
+
+@pytest.mark.parametrize("data", [TEXT, "\ufeff" + TEXT, TEXT.replace("\n", "\r\n"), TEXT.replace("\n", "\r")])
+def test_marks_and_line_ends_of_other_systems_are_read(tmp_path: Path, data: str) -> None:
+    place = tmp_path / "t.csv"
+    place.write_bytes(data.encode())
+    found = open_trace(place)
+    assert (found.arrivals_s, found.input_tokens, found.output_tokens) == ((0.0, 1.0), (10, 20), (5, 6))
