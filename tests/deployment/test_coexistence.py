@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations, permutations
+from math import comb
 
 import pytest
 import yaml
@@ -49,6 +50,12 @@ def test_the_sets_are_the_largest_that_fit(sizes: list[int], capacity: int) -> N
         if sum(sizes[int(name[1:])] for name in group) <= capacity
     }
     assert found == {group for group in fitting if not any(group < other for other in fitting)}
+
+
+def test_many_that_fit_by_halves_are_told_at_once() -> None:
+    """Every eight of sixteen: each set is compared with its neighbours, not with all others."""
+    plan = crowded([1] * 16, 8)
+    assert len(together(plan, launches(plan))) == comb(16, 8)
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 9)), min_size=1, max_size=5), st.integers(18, 40))

@@ -44,6 +44,20 @@ def test_stop_before_the_server_has_the_question(open_page: Open) -> None:
     assert state(page, "fleet.headroom") == "13%"
 
 
+def test_a_link_that_holds_nonsense_leaves_a_page(open_page: Open) -> None:
+    """What was written by another release, or by hand: it is told, and something else can be opened."""
+    page = open_page()
+    for wrong in ("plan: { replicas: [{}], gpus: [{}] }", "fleet: { models: [{}], gpus: [{}] }"):
+        link = page.evaluate(
+            f"async (now) => '#' + await (await import('/static/link.js')).encode({{ ...now, {wrong} }})",
+            {"fleet": state(page, "fleet"), "plan": state(page, "plan")},
+        )
+        other = open_page(at=f"/{link}", wait=False)
+        other.wait_for_selector(".faults")
+        other.select_option(".top select", "raw-figures")
+        other.wait_for_selector(".label")
+
+
 def test_what_is_changed_while_it_solves_stays(open_page: Open) -> None:
     page = open_page()
     page.click(".label[data-replica=code]")

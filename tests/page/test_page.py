@@ -249,6 +249,27 @@ def test_every_target_is_exported(open_page: Open, size: str, tmp_path: Path) ->
     picture(page, f"{size}-export")
 
 
+def test_an_export_is_of_the_plan_that_stands(open_page: Open) -> None:
+    """However one comes there: by a link, after a slider, after a move and its end."""
+    page = open_page()
+    add_card(page, "A100-80GB-SXM")
+    page.click("#tab-export")
+    page.wait_for_selector(".file-out")
+    page.click("text=Copy link")
+    page.wait_for_function("location.hash.length > 100")
+    linked = open_page(at=page.url)
+    linked.wait_for_selector(".file-out")
+    slide(page, "headroom", 11)
+    assert page.locator(".file-out").count() > 0  # the plan is still this one
+    page.click(".label[data-replica=code]")
+    page.select_option("#move-to", index=1)
+    until(page, "now.checked && now.exported?.plan === now.checked.plan")
+    page.wait_for_selector(".file-out")
+    page.click("text=Undo the moves")
+    until(page, "now.exported?.plan === now.plan")
+    page.wait_for_selector(".file-out")
+
+
 def test_models_are_found_uploaded_and_removed(open_page: Open, size: str, tmp_path: Path) -> None:
     page = open_page(size)
     page.fill("#add-model", "qwen3 8b")

@@ -65,6 +65,19 @@ def test_the_queue_is_bounded() -> None:
     asyncio.run(run())
 
 
+def test_who_asks_the_same_has_the_place_of_the_one_that_it_follows() -> None:
+    async def run() -> list[int]:
+        board = Board(Bounds(workers=1))
+        for who in "abc":
+            board.submit(who, "simulate", LONG, {})
+        same = [board.submit(who, "simulate", LONG, {}, "a key") for who in "de"]
+        found = [board.ahead(job) for job in same]
+        await board.close()
+        return found
+
+    assert asyncio.run(run()) == [2, 2]
+
+
 def test_results_are_let_go() -> None:
     async def run() -> None:
         board = Board(Bounds(workers=1, kept=2, kept_s=0.3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -90,6 +91,33 @@ def test_a_redirect_is_not_followed(gateway: str) -> None:
 def test_one_that_is_not_there_is_said() -> None:
     with pytest.raises(EngineError, match="does not answer"):
         Gateway("http://127.0.0.1:9").document()
+
+
+NOISE = (
+    b"no http at all\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n{}",  # ends before it is whole
+    *(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body) for body in (
+        b"[]", b"{}", b'{"models": 1, "replicas": [], "devices": []}', b"[" * 5000, b'{"a": NaN}', b"<html>",
+    )),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", NOISE, ids=range(len(NOISE)))
+def test_what_is_no_gateway_is_the_gateways_fault(noise: bytes) -> None:
+    """A line to somebody else's server: the page says so, and has no fault of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(noise)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(EngineError, match="does not answer"):
+            Gateway(f"http://127.0.0.1:{other.getsockname()[1]}").document()
+        thread.join()
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "http://h/path", "http://u:p@h", "h:80", "http://h?x", ""])

@@ -32,8 +32,12 @@ def together(plan: Plan, found: Sequence[Launch]) -> tuple[tuple[str, ...], ...]
             f"{len(found)} replicas of one machine do not fit together, and at most {_MOST} are combined here",
             hint="plan them so that all fit",
         )
-    fitting = [each for each in range(1, 2 ** len(ids)) if _fits(_chosen(ids, each), claims, room)]
-    largest = [each for each in fitting if not any(each != other and each & other == each for other in fitting)]
+    fitting = {each for each in range(1, 2 ** len(ids)) if _fits(_chosen(ids, each), claims, room)}
+    each_alone = [1 << number for number in range(len(ids))]
+    # what does not hold one more holds no more than that
+    largest = [
+        each for each in sorted(fitting) if not any(each | one in fitting for one in each_alone if not each & one)
+    ]
     return tuple(tuple(_chosen(names, each)) for each in largest)
 
 

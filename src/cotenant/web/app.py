@@ -77,8 +77,7 @@ def _page(state: State) -> APIRouter:
 
     @router.get("/favicon.ico")
     async def icon(request: Request) -> Response:
-        found = state.assets.answer("favicon.ico", request) or state.assets.answer("favicon.svg", request)
-        return found or refusal(404, "nothing stands at this address")
+        return state.assets.answer("icon.svg", request) or refusal(404, "nothing stands at this address")
 
     return router
 

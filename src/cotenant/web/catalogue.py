@@ -32,7 +32,7 @@ def catalogue_document() -> dict[str, Any]:
             for name, one in TARGETS.items()
         ],
         "tasks": list(TASKS),
-        "policies": _policies(),
+        **_policies(),
         **_conditions(),
         "defaults": _defaults(),
         "upload_bytes": UPLOAD_BYTES,
@@ -49,10 +49,12 @@ def first_example() -> str:
     return next(str(one["fleet"]) for one in _examples() if one["name"] == FIRST)
 
 
-def _policies() -> list[str]:
+def _policies() -> dict[str, list[str]]:
+    """How models share cards in a replay; which of these replay a plan as it stands, the others place anew."""
     from cotenant.simulation.run import POLICIES
+    from cotenant.simulation.together import TOGETHER
 
-    return list(POLICIES)
+    return {"policies": list(POLICIES), "policies_of_plans": list(TOGETHER)}
 
 
 def catalogue_bytes() -> bytes:
@@ -84,8 +86,7 @@ def _engine(name: str) -> dict[str, Any]:
     from cotenant.engines import find_engine
 
     rules, newest = find_engine(name)
-    return {"id": name, "title": rules.title, "oldest": str(rules.oldest), "newest": str(newest),
-            "versions": [str(rules.oldest), str(newest)]}  # fmt: skip
+    return {"id": name, "title": rules.title, "oldest": str(rules.oldest), "newest": str(newest)}
 
 
 @cache

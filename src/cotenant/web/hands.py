@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -57,7 +57,7 @@ class Hand:
         if process is None or process.returncode is not None:
             process = self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "cotenant.web.worker", str(self._most_bytes), str(self._nice),
-                stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LONGEST_LINE,
+                stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE,
             )  # fmt: skip
         if process.stdin is None or process.stdout is None:
             raise ConnectionError("a worker without pipes")

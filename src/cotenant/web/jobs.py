@@ -179,13 +179,17 @@ class Board:
         question = pickle.dumps((kind, {}, {}))
         await asyncio.gather(*(hand.ask(question, lambda _: None) for hand in list(self._free)))
 
+    def _leader(self, job: Job) -> Job | None:
+        return next((one for one in self._jobs.values() if job in one.others), None)
+
     def find(self, job_id: str) -> Job | None:
         """The job of that id, while it is kept."""
         self.forget()
         return self._jobs.get(job_id)
 
     def ahead(self, job: Job) -> int:
-        """How many jobs run before `job`, if nobody else comes."""
+        """How many jobs run before `job`, or the one that it follows, if nobody else comes."""
+        job = self._leader(job) or job
         turns = deque(deque(queue) for queue in self._queues.values())
         for before in range(sum(map(len, turns))):
             queue = turns.popleft()
@@ -197,7 +201,7 @@ class Board:
 
     async def cancel(self, job: Job) -> None:
         """End it, wherever it is; nothing happens to one that has ended."""
-        leader = next((one for one in self._jobs.values() if job in one.others), None)
+        leader = self._leader(job)
         if leader is not None:
             leader.others.remove(job)
             self._end(job, "cancelled")

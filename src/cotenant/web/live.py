@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any
 
-from cotenant.errors import EngineError, InputError
+from cotenant.errors import EngineError, FormatError, InputError
+from cotenant.readers.json_text import parse_json
 from cotenant.web.outcomes import NeedsKeyError
 
 _TIMEOUT_S, _MOST_BYTES = 2.0, 4 * 2**20
 _SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
-
-
 _KEY = re.compile(r"[!-~]{8,512}")
 
 
@@ -36,7 +36,7 @@ class Gateway:
                 "this is no key of a gateway", hint="8 to 512 letters, digits and signs, without spaces"
             )
         try:
-            status = json.loads(self._read("/status.json", key))
+            status = _status(self._read("/status.json", key))
             metrics = samples(self._read("/metrics", key).decode("utf-8", "replace"))
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
@@ -46,7 +46,7 @@ class Gateway:
             raise EngineError(
                 f"the gateway at {self.url} answers {error.code}", hint="cotenant serve PLAN"
             ) from None
-        except (OSError, ValueError, urllib.error.URLError) as error:
+        except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise EngineError(
                 f"the gateway at {self.url} does not answer: {reason}", hint="cotenant serve PLAN"
@@ -61,6 +61,18 @@ class Gateway:
         if len(data) > _MOST_BYTES:
             raise ValueError("its answer is too long")
         return data
+
+
+def _status(data: bytes) -> Mapping[str, Any]:
+    """What the page draws: lists of models, replicas and devices. Raises ValueError where it is something else."""
+    try:
+        found = parse_json(data, what="its status")
+    except FormatError as error:
+        raise ValueError(error.message) from None
+    lists = ("models", "replicas", "devices")
+    if not isinstance(found, Mapping) or not all(isinstance(found.get(name), list) for name in lists):
+        raise ValueError("what it says is no gateway's status")
+    return found
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

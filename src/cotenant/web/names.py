@@ -62,7 +62,13 @@ def opener(known: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel]:
 
 def no_trace(name: str) -> NoReturn:
     """Stands where a fleet's traces are opened."""
-    raise InputError("a trace is a file, and files are for the command line", hint="give rates and lengths")
+    raise _trace_fault("")
+
+
+def _trace_fault(path: str) -> InputError:
+    return InputError(
+        "a trace is a file, and files are for the command line", hint="give rates and lengths", path=path
+    )
 
 
 def checked_fleet(value: object) -> None:
@@ -89,6 +95,9 @@ def _fleet_faults(value: object, path: str) -> Iterator[CotenantError]:
     for number, model in enumerate(models if isinstance(models, list) else ()):
         if isinstance(model, Mapping):
             yield from _word_faults(model, f"{path}.models[{number}]")
+            traffic = model.get("traffic")
+            if isinstance(traffic, Mapping) and traffic.get("trace") is not None:
+                yield _trace_fault(f"{path}.models[{number}].traffic.trace")
 
 
 def _word_faults(words: Mapping[str, Any], path: str) -> Iterator[CotenantError]:
@@ -126,6 +135,3 @@ def _named(words: Mapping[str, Any], path: str) -> Iterator[tuple[str, object, s
             for name, held in one.items():
                 if held:
                     yield "a checkpoint", held, f"{path}.quantization[{number}].{name}"
-    traffic = words.get("traffic")
-    if isinstance(traffic, Mapping) and traffic.get("trace") is not None:
-        yield "a trace", "/", f"{path}.traffic.trace"

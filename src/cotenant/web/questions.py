@@ -108,9 +108,9 @@ def _response(job: Job) -> Response:
     return faults(job.status, job.errors) if job.errors else Response(job.result, media_type="application/json")
 
 
-def _uploaded(body: bodies.ModelBody) -> Any:
+def _uploaded(body: bodies.ModelBody) -> LoadedModel:
     if body.gguf is None:
-        return read_config(body.config if body.config is not None else "", body.name)
+        return read_config("" if body.config is None else body.config, body.name)
     try:
         head = base64.b64decode(body.gguf, validate=True)
     except (binascii.Error, ValueError):
@@ -118,7 +118,7 @@ def _uploaded(body: bodies.ModelBody) -> Any:
     return read_gguf(head, body.size_bytes, body.name)
 
 
-def inspected(loaded: Any, name: str) -> dict[str, Any]:
+def inspected(loaded: LoadedModel, name: str) -> dict[str, Any]:
     """As `cotenant inspect NAME --json`."""
     from cotenant.catalogue import VERSION
     from cotenant.estimation.anatomy import anatomy

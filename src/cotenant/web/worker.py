@@ -1,8 +1,8 @@
 """A worker process of the page's server: `python -m cotenant.web.worker`, told over its standard streams.
 
-In: pickles of (kind, asked, uploads), from the server alone. Out: JSON lines, {"progress": {...}}, and last for
+In: pickles of (kind, asked, known), from the server alone. Out: JSON lines, {"progress": {...}}, and last for
 each question {"result": TEXT} or {"status": 422, "errors": [...]}. What libraries print goes to standard
-error. When the server goes away, so does the worker, whatever it is at.
+error, as do our own faults. When the server goes away, so does the worker, whatever it is at.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import json
 import os
 import pickle
 import queue
+import signal
 import sys
 import tempfile
 import threading
 import traceback
 from collections.abc import Mapping
-from typing import IO, Any
+from contextlib import suppress
+from typing import IO, Any, NoReturn
 
 _Question = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
@@ -26,6 +28,7 @@ def main(most_bytes: int, nice: int) -> None:
     steps behind the server."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which ends us
     _limit(most_bytes, nice)
     asked: queue.SimpleQueue[_Question] = queue.SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="cotenant-ui-") as empty:
@@ -40,16 +43,14 @@ def _read(source: IO[bytes], asked: queue.SimpleQueue[_Question], folder: str) -
         while True:
             asked.put(pickle.load(source))  # our own server's
     except (EOFError, OSError):
-        with_suppressed_rmdir(folder)
-        os._exit(0)
+        _leave(folder)
 
 
-def with_suppressed_rmdir(folder: str) -> None:
-    """Take the empty folder away, if it is empty."""
-    try:
+def _leave(folder: str) -> NoReturn:
+    """At once, whatever the other thread is at; only the folder is taken along."""
+    with suppress(OSError):
         os.rmdir(folder)
-    except OSError:
-        return
+    os._exit(0)
 
 
 def _answer(question: _Question, answers: IO[str]) -> None:
@@ -57,13 +58,13 @@ def _answer(question: _Question, answers: IO[str]) -> None:
     from cotenant.web.outcomes import broken, refused, too_much
     from cotenant.web.work import JOBS
 
-    kind, asked, uploads = question
+    kind, asked, known = question
 
     def tell(message: Mapping[str, Any]) -> None:
         print(json.dumps({"progress": message}), file=answers, flush=True)
 
     try:
-        last: Mapping[str, Any] = {"result": JOBS[kind](asked, uploads, tell).decode()}
+        last: Mapping[str, Any] = {"result": JOBS[kind](asked, known, tell).decode()}
     except CotenantError as error:
         last = refused(error)
     except MemoryError:

@@ -2,7 +2,7 @@
 import { ask, job, newest, Problem } from "./api.js";
 import { encode } from "./link.js";
 import { get, set } from "./store.js";
-import { sameType } from "./scene.js";
+import { settingOf } from "./scene.js";
 import { t } from "./words.js";
 
 const DEFAULT_TRAFFIC = { concurrent: 8, context_tokens: { p50: 1000, p95: 4000 } };
@@ -31,7 +31,7 @@ const guarded = (action) => async (...given) => {
 
 /** Replace the fleet; what was solved or moved for the old one is stale. */
 export function setFleet(change) {
-  set((state) => ({ fleet: typeof change === "function" ? change(state.fleet) : change, stale: true, replay: null, exported: null }));
+  set((state) => ({ fleet: typeof change === "function" ? change(state.fleet) : change, stale: true, replay: null }));
 }
 
 const changeModel = (name, change) =>
@@ -128,10 +128,9 @@ export const solve = guarded(async (text) => {
   }
   const turned = now.fleet !== fleet || now.tune !== tune;
   const mine = turned ? { stale: true } : { fleet: plan.fleet ?? now.fleet, stale: false, answers: {}, tune: {} };
-  set({ plan, ...mine, checked: null, replay: null, exported: null, picked: keepPicked(plan) });
+  set({ plan, ...mine, checked: null, replay: null, picked: keepPicked(plan) });
   if (turned) for (const replica of plan.replicas) if (now.answers[replica.id]) reckon(replica, performance.now());
   say(t("solved"));
-  if (get().tab === "export") exportTo(get().target);
 });
 
 function keepPicked(plan) {
@@ -140,9 +139,9 @@ function keepPicked(plan) {
 }
 
 export const replay = guarded(async () => {
-  const { fleet, policy, seed, conditions, stale } = get();
+  const { fleet, policy, seed, conditions, stale, catalogue } = get();
   const [plan, before] = [standing(), subject()];
-  const played = !plan || stale || !TOGETHER.includes(policy) ? { fleet } : { plan };
+  const played = !plan || stale || !catalogue.policies_of_plans.includes(policy) ? { fleet } : { plan };
   const found = await work("replay", "simulate", { ...played, policy, seed, ...said(conditions) });
   if (!found) return;
   if (changedSince(before)) sayChanged();
@@ -155,22 +154,23 @@ function said(conditions) {
   return found.fail ? { ...found, fail: found.fail.split(/[\s,;]+/).filter(Boolean) } : found;
 }
 
-const TOGETHER = ["static", "elastic", "spatial"]; // what replays the plan as it stands
-
 export const explain = guarded(async () => {
   const { log, logCard } = get();
-  set({ explanation: null, faults: [] });
-  set({ explanation: await ask("explain", logCard ? { log, gpu: logCard } : { log }) });
+  set({ explanation: null, reading: true, faults: [] });
+  try {
+    set({ explanation: await ask("explain", logCard ? { log, gpu: logCard } : { log }) });
+  } finally {
+    set({ reading: false });
+  }
 });
 
-export const exportTo = guarded(async (target) => {
-  set({ target, exported: null, faults: [] });
-  const plan = standing();
-  if (!plan) return;
-  const found = await ask("deploy", { plan, target });
-  if (get().target !== target) return;
-  if (standing() === plan) set({ exported: found });
-  else await exportTo(target);
+const exporting = newest("deploy");
+
+/** The plan that stands as files for `target`; what is kept says which plan and target it is of. */
+export const exportTo = guarded(async (plan, target) => {
+  set({ faults: [] });
+  const found = await exporting({ plan, target });
+  if (found) set({ exported: { ...found, plan, target } });
 });
 
 /* ---- sliders ---- */
@@ -251,12 +251,12 @@ function cardOf(replica, state) {
 }
 
 function reckon(replica, at) {
-  const asked = question(replica);
-  if (!asked) return;
+  const words = question(replica);
+  if (!words) return;
   if (!estimates.has(replica.id)) estimates.set(replica.id, newest("estimate"));
-  estimates.get(replica.id)(asked).then((document) => {
+  estimates.get(replica.id)(words).then((document) => {
     if (!document) return; // a newer question is on its way
-    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: asked.gpu_memory_utilization !== undefined, said: t("kvNeeded", { share: asked.kv_overflow ?? get().catalogue.defaults.kv_overflow }) } }, faults: [] }));
+    set(({ answers }) => ({ answers: { ...answers, [replica.id]: { document, fills: words.gpu_memory_utilization !== undefined, said: t("kvNeeded", { share: settingOf(get(), "kv_overflow") }) } }, faults: [] }));
     measured(at);
   }, blame);
 }
@@ -308,10 +308,9 @@ export const move = guarded(async (id, card) => {
   set({ carried: null, over: null, picked: id });
   const found = await checks({ plan: checked?.plan ?? plan, fleet, move: { replica: id, gpu: { node: card.node, index: card.index, type: card.type } } });
   if (!found) return;
-  set({ checked: found, replay: null, exported: null });
+  set({ checked: found, replay: null });
   if (get().fleet !== fleet) recheckSoon();
   say(found.ok ? t("moveOk") : `${t("moveBad")} ${found.breaks.join("; ")}`);
-  if (get().tab === "export") exportTo(get().target);
 });
 
 let rechecking = 0;
@@ -325,7 +324,7 @@ function recheckSoon() {
   }), 60);
 }
 
-export const undoMoves = () => set({ checked: null, replay: null, exported: null });
+export const undoMoves = () => set({ checked: null, replay: null });
 
 /* ---- links, looks ---- */
 
@@ -335,6 +334,3 @@ export const copyLink = guarded(async () => {
   await navigator.clipboard?.writeText(location.href).catch(() => {});
   say(t("linkCopied"));
 });
-
-/** Which cards there are of a type, by any of its names. */
-export const typeKnown = (type) => get().catalogue.gpus.find((one) => sameType(one.name, type, get().catalogue));

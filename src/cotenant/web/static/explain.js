@@ -14,9 +14,9 @@ export function Explain({ state }) {
       <textarea id="log" rows="10" spellcheck=${false} value=${state.log} onInput=${(event) => set({ log: event.target.value })}></textarea>
       <label class="compact" for="log-card">${t("onWhich")} <select id="log-card" value=${state.logCard} onChange=${(event) => set({ logCard: event.target.value })}>
         <option value="">${t("asLogged")}</option>${cardsFirst(state).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></label>
-      <button class="main" disabled=${!state.log.trim()}>${t("explain")}</button>
+      <button class="main" disabled=${state.reading || !state.log.trim()}>${t("explain")}</button>
     </form>
-    <div>${state.explanation && html`<${Found} found=${state.explanation} />`}</div></div>`;
+    <div>${state.reading && html`<p class="quiet" role="status">${t("explaining")}</p>`}${state.explanation && html`<${Found} found=${state.explanation} />`}</div></div>`;
 }
 
 /** The fleet's own cards before the others. */

@@ -1,6 +1,6 @@
 /** Sliders: what one replica would take if its traffic, precision or settings were others. Answers come as they move. */
 import { contextOf, move, standing, turn, turnHeadroom, turnHeld } from "./actions.js";
-import { scene } from "./scene.js";
+import { scene, settingOf } from "./scene.js";
 import { count, percent, shareOf } from "./units.js";
 import { html, t } from "./view.js";
 
@@ -11,8 +11,8 @@ export function Knobs({ state }) {
   const plan = standing(state);
   const replica = plan?.replicas.find((one) => one.id === picked);
   const model = replica && fleet.models.find((one) => one.name === replica.model);
-  const held = 100 * (1 - shareOf(fleet.kv_overflow ?? catalogue.defaults.kv_overflow));
-  const headroom = 100 * shareOf(fleet.headroom ?? catalogue.defaults.headroom);
+  const held = 100 * (1 - shareOf(settingOf(state, "kv_overflow")));
+  const headroom = 100 * shareOf(settingOf(state, "headroom"));
   const answer = state.answers[picked]?.document;
   return html`<section class="knobs" aria-labelledby="knobs-head">
     <div class="knobs-head"><h2 id="knobs-head">${replica ? t("knobsOf", { name: replica.id }) : t("knobs")}</h2>

@@ -1,6 +1,6 @@
 /** A running gateway as it is now, asked every two seconds while the tab is open. */
 import { ask } from "./api.js";
-import { get, set } from "./store.js";
+import { set } from "./store.js";
 import { gib, percent, seconds } from "./units.js";
 import { html, t, useEffect, useState } from "./view.js";
 
@@ -15,7 +15,7 @@ export function Live({ state }) {
       const options = key ? { headers: { "X-Gateway-Key": key } } : {};
       const found = await ask("live", undefined, options).catch((error) => ({ missing: error.faults?.[0]?.error || t("offline"), hint: error.faults?.[0]?.hint, locked: error.status === 401 }));
       if (gone) return;
-      set({ live: found.missing ? found : { ...found, waits: [...(get().live?.waits ?? []).slice(-59), waitsOf(found)] } });
+      set({ live: found });
       timer = setTimeout(look, EVERY_MS);
     };
     look();
@@ -44,8 +44,6 @@ function Door({ live }) {
     <button class="main" disabled=${!text.trim()}>${t("follow")}</button><span class="quiet small">${t("gatewayKeyHint")}</span></form>`;
 }
 
-const waitsOf = (found) => (found.status?.models ?? []).reduce((sum, one) => sum + one.waiting, 0);
-
 /** The samples of the metrics whose name ends so, by the label `by`. */
 function metric(live, ends, by) {
   const found = {};
@@ -63,10 +61,14 @@ function secondsOf(text) {
 function within(live, model, target) {
   const named = (name) => live.metrics.filter((one) => one.name === `cotenant_first_byte_seconds_${name}` && one.labels.model === model);
   const count = named("count")[0]?.value;
-  if (!count || target === null || target === undefined) return count ? html`<span class="quiet">Ø ${seconds(named("sum")[0].value / count)}</span>` : null;
+  const aimed = target !== null && target !== undefined;
+  if (!count) return aimed ? html`<span class="quiet">${t("slo")} –</span>` : null;
+  if (!aimed) return html`<span class="quiet">Ø ${seconds(named("sum")[0].value / count)}</span>`;
   const below = named("bucket").map((one) => ({ limit: Number(one.labels.le), value: one.value })).filter((one) => one.limit <= target).sort((a, b) => b.limit - a.limit)[0];
   return html`<span class="quiet">${t("slo")} ${percent((below?.value ?? 0) / count, 0)} ≤ ${seconds(below?.limit ?? target)}</span>`;
 }
+
+const heldOf = (device) => t("heldOf", { held: gib(device.held_bytes), capacity: gib(device.capacity_bytes) });
 
 function Status({ live, fleet }) {
   const { status } = live;
@@ -76,11 +78,11 @@ function Status({ live, fleet }) {
   const targets = Object.fromEntries(fleet.models.map((one) => [one.name, secondsOf(one.slo?.ttft)]));
   return html`<p class="quiet small">${live.gateway}</p><div class="lives">
     <section><h3>${t("queue")}</h3><ul class="plainlist">${status.models.map((one) => html`<li key=${one.name} class=${`c${colour(one.name)}`}><i class="swatch weights"></i>${one.name}<span class="num">${one.waiting}</span>
-      ${within(live, one.name, targets[one.name], colour)}</li>`)}</ul></section>
+      ${within(live, one.name, targets[one.name])}</li>`)}</ul></section>
     <section><h3>${t("residency")}</h3><div class="wide" tabindex="0" role="region" aria-label=${t("residency")}><table><thead><tr><th class="l" scope="col">${t("replica")}</th><th class="l" scope="col">${t("state")}</th><th scope="col">${t("requests")}</th><th scope="col">GiB</th><th scope="col">${t("swaps")}</th></tr></thead>
       <tbody>${status.replicas.map((one) => html`<tr key=${one.id}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.id}</th><td class="l">${one.state.replaceAll("_", " ")}${one.reason && html` <span class="bad" lang="en">${one.reason}</span>`}</td>
         <td>${one.running} / ${one.slots}</td><td>${one.held_bytes ? gib(one.held_bytes).replace(" GiB", "") : "–"}</td><td>${swaps[one.id] ?? "–"}</td></tr>`)}</tbody></table></div></section>
-    <section><h3>${t("ledger")}</h3>${status.devices.map((device) => html`<div key=${device.name} class="ledger"><div class="cardline"><strong>${device.name}</strong><span class="grow"></span><span class="quiet">${gib(device.held_bytes)} ${t("of")} ${gib(device.capacity_bytes)}</span></div>
-      <div class="bar thin" role="img" aria-label=${`${gib(device.held_bytes)} ${t("of")} ${gib(device.capacity_bytes)}`}><span class="seg weights c0" style=${{ width: `${(100 * device.held_bytes) / device.capacity_bytes}%` }}></span></div></div>`)}</section>
+    <section><h3>${t("ledger")}</h3>${status.devices.map((device) => html`<div key=${device.name} class="ledger"><div class="cardline"><strong>${device.name}</strong><span class="grow"></span><span class="quiet">${heldOf(device)}</span></div>
+      <div class="bar thin" role="img" aria-label=${heldOf(device)}><span class="seg weights c0" style=${{ width: `${(100 * device.held_bytes) / device.capacity_bytes}%` }}></span></div></div>`)}</section>
   </div>`;
 }

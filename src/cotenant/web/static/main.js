@@ -9,13 +9,20 @@ import { speak, t } from "./words.js";
 
 const root = document.getElementById("app");
 let asked = false;
-
 let drawn = false;
+
 function draw() {
   asked = false;
   if (!drawn) root.replaceChildren(); // until then the document's own head is seen
   drawn = true;
-  render(html`<${App} state=${get()} />`, root);
+  try {
+    render(html`<${App} state=${get()} />`, root);
+  } catch (error) {
+    if (!get().fleet) throw error;
+    render(null, root); // a link may hold anything: without it there is still a page
+    set({ fleet: null, plan: null, checked: null, answers: {}, replay: null, tab: "plan" });
+    blame(error);
+  }
 }
 
 listen(() => {
@@ -60,6 +67,6 @@ addEventListener("hashchange", async () => {
   const link = await linked(blame);
   if (!link) return;
   await stopWork();
-  set({ plan: null, stale: false, tune: {}, checked: null, ...link, answers: {}, replay: null, exported: null });
+  set({ plan: null, stale: false, tune: {}, checked: null, ...link, answers: {}, replay: null });
   if (!link.plan) await solve();
 });

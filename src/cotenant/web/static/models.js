@@ -28,7 +28,7 @@ export function Models({ state }) {
 }
 
 function Row({ model, colour, catalogue, picked, plan }) {
-  const id = typeof model.model === "string" ? model.model : "raw figures";
+  const id = typeof model.model === "string" ? model.model : t("rawFigures");
   const entry = catalogue.models.find((one) => one.name === id || one.aliases?.includes(id));
   const replica = plan?.replicas.find((one) => one.model === model.name);
   const traffic = model.traffic;
@@ -36,7 +36,7 @@ function Row({ model, colour, catalogue, picked, plan }) {
   return html`<li class=${picked ? `model c${colour} picked` : `model c${colour}`}>
     <button class="pick" onClick=${() => replica && set({ picked: replica.id })} aria-pressed=${picked} disabled=${!replica}>
       <i class="swatch weights"></i><span class="name">${model.name}</span><span class="quiet size">${parameters(entry?.parameters)}</span>
-      <span class="id quiet">${id.startsWith("upload-") ? t("browse") : id}</span>
+      <span class="id quiet">${id.startsWith("upload-") ? t("uploaded") : id}</span>
       <span class="facts quiet">${replica?.quantization ?? ""}${replica ? " · " : ""}${load}</span></button>
     <button class="plain x" aria-label=${t("remove", { name: model.name })} onClick=${() => removeModel(model.name)}>×</button></li>`;
 }

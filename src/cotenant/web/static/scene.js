@@ -3,6 +3,9 @@ import { priceOf, shareOf } from "./units.js";
 
 export const TERMS = ["weights", "kv_cache", "activations", "runtime"];
 
+/** What a fleet says of a setting, or means where it leaves it out. */
+export const settingOf = ({ fleet, catalogue }, name) => fleet[name] ?? catalogue.defaults[name];
+
 export const cardKey = (card) => `${card.type} ${card.node}.${card.index}`;
 
 /** Cards in order, each {key, type, node, index, capacity, used, price, spare, parts: [{id, model, colour, terms}],
@@ -10,7 +13,7 @@ export const cardKey = (card) => `${card.type} ${card.node}.${card.index}`;
 export function scene(state) {
   const { plan, fleet, catalogue } = state;
   const models = fleet.models.map((one) => one.name);
-  const headroom = shareOf(fleet.headroom ?? catalogue?.defaults.headroom);
+  const headroom = shareOf(settingOf(state, "headroom"));
   const cards = (state.checked?.gpus ?? plan?.gpus ?? []).map((gpu) => {
     const parts = [...(gpu.replicas ?? []).map((share) => part(share, state, models)), ...(gpu.sleepers ?? []).map((share) => sleeper(share, state, models))];
     const capacity = gpu.capacity_bytes;
@@ -57,7 +60,7 @@ function offered(fleet, cards, catalogue, headroom) {
   const ghosts = [];
   for (const pool of fleet.gpus) {
     const known = cards.filter((card) => sameType(card.type, pool.type, catalogue));
-    const most = pool.count ?? pool.max ?? Infinity;
+    const most = fleet.gpus.filter((one) => sameType(one.type, pool.type, catalogue)).reduce((sum, one) => sum + (one.count ?? one.max ?? Infinity), 0);
     if (known.length >= most || ghosts.some((one) => sameType(one.type, pool.type, catalogue))) continue;
     const entry = catalogue?.gpus.find((one) => sameType(one.name, pool.type, catalogue));
     if (!entry) continue;

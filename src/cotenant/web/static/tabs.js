@@ -1,20 +1,16 @@
 /** Below: the answer in words, and what may be asked of it. */
-import { exportTo } from "./actions.js";
 import { Answer } from "./answer.js";
 import { Explain } from "./explain.js";
 import { Export } from "./export.js";
 import { Live } from "./live.js";
 import { Replay } from "./replay.js";
-import { get, set } from "./store.js";
+import { set } from "./store.js";
 import { html, t } from "./view.js";
 
 const TABS = { plan: ["tabPlan", Answer], replay: ["tabReplay", Replay], explain: ["tabExplain", Explain], export: ["tabExport", Export], live: ["tabLive", Live] };
 const NAMES = Object.keys(TABS);
 
-function open(tab) {
-  set({ tab });
-  if (tab === "export" && get().plan && !get().exported) exportTo(get().target);
-}
+const open = (tab) => set({ tab });
 
 export function Tabs({ state, cards }) {
   const tab = TABS[state.tab] ? state.tab : "plan";

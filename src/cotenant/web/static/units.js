@@ -40,7 +40,4 @@ export function priceOf(text) {
 }
 
 /** "12%" -> 0.12; 0 where it is none. */
-export function shareOf(text) {
-  const found = /^\s*([0-9.]+)\s*%\s*$/.exec(text ?? "");
-  return found ? Number(found[1]) / 100 : 0;
-}
+export const shareOf = (text) => Number.parseFloat(text) / 100 || 0;
