@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.drawn_fleets import drawn
-from cotenant.planning import placing
+from cotenant.planning import large, placing
 from cotenant.planning.blocks import part_of
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.placing import place_by_patterns
@@ -13,7 +13,8 @@ from tests.planning.test_packing import assert_sound
 
 
 def test_parts_improve_on_greedy_and_keep_every_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placing, "MOST_AT_ONCE", 10)
+    monkeypatch.setattr(placing, "QUICK_MODELS", 10)
+    monkeypatch.setattr(large, "MOST_AT_ONCE", 10)
     one = drawn(24, 3, 2)
     found = place_by_patterns(one)
     assert found is not None

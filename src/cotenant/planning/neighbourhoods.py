@@ -3,8 +3,8 @@
 Each round draws cards until about forty models are out (half of a small fleet), generates patterns for these
 models alone on the cards that are free, and takes the cheapest cover if it costs less. The gap to the bound is the
 sum of the cards' reduced costs (`listing`), so a card is the likelier drawn the more it wastes by the relaxation's
-prices. The part's own bound skips rounds that cannot gain. (A large neighbourhood search in the sense of Shaw
-1998; what looks like chance is a fixed mixing of numbers.)
+prices. The part's own bound skips rounds that cannot gain, and its prices leave out patterns no gain can hold.
+(A large neighbourhood search in the sense of Shaw 1998; what looks like chance is a fixed mixing of numbers.)
 """
 
 from __future__ import annotations
@@ -33,14 +33,19 @@ def improve(
     rounds: int,
     enough: float,
     step: float,
+    idle: int | None = None,
 ) -> Seated:
-    """The best after `rounds`, or the first that costs `enough` or less. New patterns go to `relaxation`.
+    """The best after `rounds`, or `idle` rounds in a row without a gain, or the first that costs `enough` or less.
+    New patterns go to `relaxation`.
 
     Costs are multiples of `step`, so only a gain of as much counts.
     """
     best = start
     values = prices.values(space.seats)
+    gained = 0
     for turn in range(rounds):
+        if idle is not None and turn - gained >= idle:
+            break
         cost = sum(space.sites[one.site].weight for _, one in best)
         if cost <= enough + _TOLERANCE:
             break
@@ -52,7 +57,7 @@ def improve(
             kept = [(one, 1) for number, one in enumerate(patterns) if number not in chosen]
             seated = seat_patterns(space, [*kept, *fresh], {})
             if not isinstance(seated, Unseated):
-                best = seated
+                best, gained = seated, turn + 1
     return best
 
 
@@ -105,9 +110,11 @@ def _solved(
         counts[one.site] -= number not in chosen
     cost = sum(space.sites[patterns[number].site].weight for number in chosen)
     part = relaxation.part(wanted, counts)
-    bound = part.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES).prices.bound
+    prices = part.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES).prices
     relaxation.add(part.patterns)
     most = cost - step + _TOLERANCE
-    if bound > most:
+    if prices.bound > most:
         return None
-    return cheapest_cover(space, part.patterns, wanted=wanted, counts=counts, most=most, nodes=_PROGRAM_NODES)
+    values = prices.values(space.seats)
+    useful = [one for one in part.patterns if _waste(space, prices, values, one) <= most - prices.bound]
+    return cheapest_cover(space, useful, wanted=wanted, counts=counts, most=most, nodes=_PROGRAM_NODES)

@@ -87,6 +87,10 @@ class Relaxation:
         self._wanted = range(len(problem.names)) if wanted is None else wanted
         self._patterns: list[Pattern] = []
         self._known: set[tuple[int, tuple[int, ...]]] = set()
+        self._columns_of: dict[int, list[int]] = {}  # patterns by seat
+        self._seats_of: dict[int, list[int]] = {}
+        for number, seat in enumerate(seats):
+            self._seats_of.setdefault(seat.request, []).append(number)
         self._barred: set[int] = set()
         self.nodes = 0
         self._highs: Highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy ships no types
@@ -130,6 +134,8 @@ class Relaxation:
             if (one.site, one.seats) in self._known:
                 continue
             self._known.add((one.site, one.seats))
+            for seat in one.seats:
+                self._columns_of.setdefault(seat, []).append(len(self._patterns))
             self._patterns.append(one)
             rows = [self._seats[seat].request for seat in one.seats] + [models + one.site]
             shares = [1.0 / self._seats[seat].ranks for seat in one.seats] + [1.0]
@@ -166,8 +172,12 @@ class Relaxation:
         `at_once` shares are rounded in a step, up to ten rounds generated after it, `rounds` in all. None when a
         model ends without a place. What is fixed stays fixed: go on with `whole`.
         """
+        import highspy
+
         fixed: dict[int, int] = {}
-        while self._missing() <= _WHOLE:
+        solved = highspy.HighsModelStatus.kOptimal
+        self._highs.run()
+        while self._highs.getModelStatus() == solved and self._missing() <= _WHOLE:
             broken = {
                 number: share
                 for number, share in enumerate(self._shares())
@@ -178,7 +188,7 @@ class Relaxation:
             whole = [number for number, share in broken.items() if share - int(share + _WHOLE) < _WHOLE]
             largest = sorted(broken, key=lambda number: (fixed.get(number, 0) - broken[number], number))
             for number in sorted({*whole, *largest[:at_once]}):
-                fixed[number] = max(1, int(broken[number] + _WHOLE), fixed.get(number, 0))
+                fixed[number] = max(fixed.get(number, 0) + 1, int(broken[number] + _WHOLE))
                 self._fix(number, fixed[number])
             rounds -= self._generate(min(rounds, _DIVE_ROUNDS), limit)
         return None
@@ -199,13 +209,10 @@ class Relaxation:
             mine = self._seats[seat]
             if mine.ranks == 1:
                 continue
-            others = {
-                each for each, one in enumerate(self._seats) if one.request == mine.request and each != seat
-            } - self._barred
+            others = {*self._seats_of[mine.request]} - {seat} - self._barred
             self._barred |= others
-            for column, one in enumerate(self._patterns):
-                if others.intersection(one.seats):
-                    self._highs.changeColBounds(models + column, 0.0, 0.0)
+            for column in sorted({column for other in others for column in self._columns_of.get(other, ())}):
+                self._highs.changeColBounds(models + column, 0.0, 0.0)
 
     def _generate(self, rounds: int, limit: int) -> int:
         """Solve and price for `rounds` at most; how many it took. The master is solved at the end."""

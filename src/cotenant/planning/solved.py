@@ -10,12 +10,11 @@ from cotenant.domain.fleet import Fleet
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.cards import cards_of
 from cotenant.planning.greedy import place_greedily
-from cotenant.planning.placing import MOST_AT_ONCE, place_exactly
+from cotenant.planning.placing import place_exactly
 from cotenant.planning.problem import Candidate, Placement, Problem
 from cotenant.planning.ways import Ways
 
 Progress = Callable[[str], None]
-_NEAR = 0.03  # of a large fleet's cost: a second packing takes as long as the first and gains less than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,8 @@ def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, st
     if strictly:
         return nothing if strict is None else Solved(fleet, ways, problem, strict, strict, feasible=True)
     relaxed = replace(problem, contention=False)
-    once = strict is not None and _is_answer(problem, strict)
-    cheapest = strict if once else place_exactly(relaxed) or strict
+    patient = all(way.slack == inf for each in problem.candidates for way in each)  # nobody is slowed too much
+    cheapest = strict if patient and strict is not None else place_exactly(relaxed, start=strict) or strict
     if cheapest is None and not nearest:
         return nothing
     if cheapest is None:
@@ -81,14 +80,6 @@ def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, st
         strict = replace(strict, lower_bound=bound, gap=cheapest.gap, proven=cheapest.proven)
         return Solved(fleet, ways, problem, strict, strict, feasible=True)
     return Solved(fleet, ways, relaxed, cheapest, strict, feasible=True)
-
-
-def _is_answer(problem: Problem, strict: Placement) -> bool:
-    """Whether looking without contention could hardly find a cheaper placement: nobody can be slowed too much, or
-    the fleet is so large that its bound is of memory alone, and near."""
-    if all(way.slack == inf for ways in problem.candidates for way in ways):
-        return True
-    return len(problem.names) > MOST_AT_ONCE and strict.gap is not None and strict.gap <= _NEAR
 
 
 def is_feasible(fleet: Fleet) -> bool:
