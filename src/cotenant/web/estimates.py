@@ -12,6 +12,7 @@ from cotenant.web.documents import written
 # What the command line says where the user says nothing: they are part of the question, and of its hash.
 _SAID = {
     "engine": "vllm", "used": "0", "enforce_eager": False, "enable_expert_parallel": False, "enable_lora": False,
+    "language_model_only": False,
     "kv_overflow": KV_OVERFLOW, "percentile": 95.0,
 }  # fmt: skip
 
