@@ -84,6 +84,18 @@ def test_lengths_follow_their_percentiles() -> None:
     assert set(found.priority.tolist()) == {3}
 
 
+def test_users_who_leave_early_do_not_run_out_of_requests() -> None:
+    """An answer takes 10 s; who leaves after a second asks ten times as often."""
+    traffic = Traffic(concurrent=2, input_tokens=Lengths(p50=9), output_tokens=Lengths(p50=100))
+    asked = [
+        len(workload(traffic, seed=0, model=0, duration_s=60.0, step_s=0.1, priority=0, timeout_s=one).requests)
+        for one in (None, 20.0, 1.0, 1e-6)
+    ]
+    assert asked[0] == asked[1] < 40
+    assert asked[2] >= 2 * 60
+    assert asked[3] >= 2 * 600  # a request a step
+
+
 def test_a_trace_comes_as_it_came() -> None:
     trace = Trace("t", (0.0, 0.5, 2.0), (5, 6, 7), (0, 2, 3))
     found = workload(Traffic(trace=trace), seed=0, model=0, duration_s=1.0, step_s=0.01, priority=0).requests

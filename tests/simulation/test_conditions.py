@@ -12,7 +12,7 @@ from bench.simulation_cases import random_case
 from cotenant.domain.conditions import Conditions
 from cotenant.domain.workload import Slo
 from cotenant.errors import InputError
-from cotenant.policy.best_fit import fits, fullest, slack
+from cotenant.policy.best_fit import fits, fullest, fullness, slack
 from cotenant.policy.preemption import cheapest
 from cotenant.simulation import plain
 from cotenant.simulation.best_fit import Targets
@@ -220,3 +220,31 @@ def test_what_is_no_condition_is_refused(words: dict[str, object]) -> None:
 def test_an_unknown_replica_cannot_fail() -> None:
     with pytest.raises(InputError, match="no replica 'b' to fail"):
         outages(conditions_of(fail=["b@1s+1s"]), ["a"], seed=0, until_s=9)
+
+
+def test_outages_within_and_after_each_other_are_one() -> None:
+    """One that lies within another ends with it; one that begins as another ends goes on with it."""
+    asked = conditions_of(fail=["a@1s+5s", "a@2s+1s", "a@6s+1s", "a@8s+1s", "b@2s+1s"])
+    second = 10**9 * UNIT
+    assert outages(asked, ["a", "b"], seed=0, until_s=10.0) == [
+        Away(0, 1 * second, 7 * second),
+        Away(1, 2 * second, 3 * second),
+        Away(0, 8 * second, 9 * second),
+    ]
+
+
+def test_users_whose_request_waits_for_a_host_do_not_ask_another() -> None:
+    """Two users, one host, away from 20 to 200: the two that came at 20 wait, and nobody asks beside them."""
+    requests = Requests.of([0] * 50, [4] * 50, [2] * 50)
+    one = Host(Replica(requests, LIMITS, EVEN), (0,))
+    other = Host(Replica(Requests.of([50], [4], [9]), LIMITS, EVEN), (1,))
+    stream = Stream(requests, (0,), users=2, until_ns=230)
+    busy = Stream(other.replica.requests, (1,))  # so that there are moments meanwhile
+    run([one, other], [stream, busy], outages=Outages([Away(0, 20 * UNIT, 200 * UNIT)]))
+    assert stream.came_ns == [0, 0, 20, 20, 220, 220]
+
+
+def test_fullness_is_of_both_together() -> None:
+    """Of 3 and 4 tenths the squares: one that is full in one thing is fuller than one half full in both."""
+    assert fullness(3, 10, 4, 10) == 300**2 + 400**2
+    assert fullness(9, 10, 0, 10) > fullness(5, 10, 5, 10)

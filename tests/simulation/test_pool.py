@@ -79,3 +79,9 @@ def test_a_burst_takes_what_the_others_do_not_need() -> None:
     assert lent[0].preemptions < apart[0].preemptions
     assert lent[0].finish_ns.max() < apart[0].finish_ns.max()
     assert lent[1].finish_ns.tolist() == apart[1].finish_ns.tolist()
+
+
+def test_a_pool_that_lent_too_much_still_keeps_what_it_promised() -> None:
+    """Ten bytes more are held than there are: nothing is spare, and the rest of a floor is what it was."""
+    assert free_blocks(20, 50, -10, 10) == 3
+    assert free_blocks(60, 50, -10, 10) == 0

@@ -44,6 +44,10 @@ def test_turns_share_what_is_lacking(steps: list[float], switches: float) -> Non
 def test_choices() -> None:
     assert group_to_join([1, 2, 2], [5, 9, 3], 3, 2, 4, 10) == 2
     assert group_to_join([1, 2, 2], [5, 9, 9], 3, 2, 4, 10) == 3
+    assert group_to_join([2], [6], 1, 2, 4, 10) == 0  # to the brim
+    assert turn_seconds([0.01], 1.0, 0.1, 100.0) == pytest.approx(
+        [0.25]
+    )  # alpha is a half at least: 1 / (10 x 0.4)
     assert most_urgent([5, 3, 3], 3) == 1
     assert urgency(10, 10, 4) == 10
     assert urgency(9, 10, 4) == 15

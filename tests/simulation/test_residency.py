@@ -120,3 +120,12 @@ def test_a_sleeper_whose_client_has_left_is_not_woken() -> None:
     )
     assert [one.wakes for one in residents] == [1, 0]
     assert hosts[1].replica.outcome(0, 0).status.tolist() == [Status.CANCELLED]
+
+
+def test_the_oldest_request_is_asked_for_its_time_whoever_is_served_first() -> None:
+    """The second came later and is served first: what waits longest is still the first."""
+    one = Replica(Requests.of([3, 5], [4, 4], [2, 2], [0, 9]), LIMITS, EVEN)
+    one.arrive(0)
+    one.arrive(1)
+    assert one.waiting[0][1] == 1
+    assert one.oldest_ns == 3

@@ -40,7 +40,16 @@ class Model:
     def as_it_came(self, stream: Stream) -> None:
         """A closed loop's requests with the times at which they came; those that never came are dropped."""
         kept = self.work.requests.take(slice(0, len(stream.came_ns)))
-        self.work = replace(self.work, requests=replace(kept, arrival_ns=np.array(stream.came_ns, np.int64)))
+        said = self.work.warnings
+        if len(stream.came_ns) == len(self.work.requests) and len(kept):
+            last = stream.came_ns[-1] / NS_PER_S
+            said = (
+                *said,
+                f"all {len(kept):,} requests that were drawn were asked by {last:,.3g} s: none after that",
+            )
+        self.work = replace(
+            self.work, requests=replace(kept, arrival_ns=np.array(stream.came_ns, np.int64)), warnings=said
+        )
 
 
 def drawn(
@@ -52,7 +61,7 @@ def drawn(
     step = min((hostings[one].times.decode_step_s(1, 1) for one in hosts), default=1.0)
     work = workload(
         request.traffic, seed=seed, model=number, duration_s=span_s, step_s=step, priority=request.priority,
-        start_hour=start,
+        start_hour=start, timeout_s=conditions.timeout_s,
     )  # fmt: skip
     if start is not None and silent(request.traffic, start, span_s):
         quiet = f"nobody asks it from {start:02}:00 on, when the fleet is busiest; ask --duration 24h for a day"

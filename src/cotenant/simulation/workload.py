@@ -30,17 +30,18 @@ class Workload:
 
 def workload(
     traffic: Traffic, *, seed: int, model: int, duration_s: float, step_s: float, priority: int,
-    start_hour: int | None = None,
+    start_hour: int | None = None, timeout_s: float | None = None,
 ) -> Workload:  # fmt: skip
-    """The requests of the `model`-th model within `duration_s`. `step_s` is its fastest decode step (it bounds how
-    many a closed loop can ask). A varying rate (`by_hour`) starts at `start_hour`, or at its busiest hour.
-    Without output lengths a request is answered as soon as it is read (embeddings).
+    """The requests of the `model`-th model within `duration_s`. `step_s` is its fastest decode step; it and
+    `timeout_s`, after which clients leave, bound how many a closed loop can ask. A varying rate (`by_hour`)
+    starts at `start_hour`, or at its busiest hour. Without output lengths a request is answered as soon as it is
+    read (embeddings).
     """
     if traffic.trace is not None:
         requests = traced(traffic.trace, priority=priority, duration_s=duration_s)
         return Workload(requests, 0, traffic.trace.notes)
     if traffic.concurrent is not None:
-        return _closed(traffic, seed, model, duration_s, step_s, priority)
+        return _closed(traffic, seed, model, duration_s, step_s, priority, timeout_s)
     times, sizes = Draws(seed, model, 0), Draws(seed, model, 1)
     rate = traffic.requests_per_second or 0.0
     if traffic.by_hour:
@@ -70,12 +71,23 @@ def traced(trace: Trace, *, priority: int = 0, duration_s: float | None = None) 
     return replace(found, prefixes=Prefixes(trace.blocks[:kept], trace.block_tokens)) if trace.blocks else found
 
 
-def _closed(traffic: Traffic, seed: int, model: int, duration_s: float, step_s: float, priority: int) -> Workload:
+def _closed(
+    traffic: Traffic,
+    seed: int,
+    model: int,
+    duration_s: float,
+    step_s: float,
+    priority: int,
+    timeout_s: float | None,
+) -> Workload:
     """`concurrent` users. Where only the context in flight is known, three quarters of it are taken as prompt."""
     users, sizes, warnings = traffic.concurrent or 1, Draws(seed, model, 1), []
     outputs = _quantiles(traffic.output_tokens or traffic.context_tokens)
     mean = sum(outputs) / len(outputs) * (1.0 if traffic.output_tokens else 1 - _PROMPT_SHARE)
-    count = min(_MOST_CLOSED, users * (2 + int(2 * duration_s / max(step_s * mean, 1e-9))))
+    fastest = max(step_s * mean, 1e-9)
+    if timeout_s is not None and timeout_s < fastest:
+        fastest = max(min(step_s, fastest), timeout_s)  # who leaves earlier asks again earlier, at a step's end
+    count = min(_MOST_CLOSED, users * (2 + int(2 * duration_s / fastest)))
     if traffic.input_tokens is not None and traffic.output_tokens is not None:
         given, written = (
             _drawn(lengths, count, sizes) for lengths in (traffic.input_tokens, traffic.output_tokens)
