@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
@@ -162,6 +163,27 @@ def test_a_cancel_before_the_first_step_frees_the_worker() -> None:
         return after
 
     assert asyncio.run(run()).state == "failed"
+
+
+def test_a_worker_that_is_ended_leaves_no_folder() -> None:
+    """Killed with a cancel it cannot take its folder along; there would be one more with each."""
+
+    async def run() -> list[bool]:
+        board = Board(Bounds(workers=1))
+        found = []
+        for _ in range(2):
+            job = board.submit("a", "simulate", LONG, {})
+            while not job.progress:
+                await job.changed.wait()
+            (worker,) = [one for one in workers() if one.pid not in before]
+            folder = Path(worker.cwd())
+            await board.cancel(job)
+            found += [folder.name.startswith("cotenant-ui-"), folder.exists()]
+        await board.close()
+        return found
+
+    before = {one.pid for one in workers()}
+    assert asyncio.run(run()) == [True, False] * 2
 
 
 def test_a_client_leaves_room_for_the_others() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import socket
+import struct
 import time
 from typing import Any
 
 import pytest
 
-from cotenant.web import connections, questions, running
+from cotenant.edge.models import open_model
+from cotenant.web import connections, questions, running, strict
+from cotenant.web import shelf as shelves
 from cotenant.web.guard import Rules
+from cotenant.web.shelf import Shelf, packed, upload_id
 from cotenant.web.state import Options
 from tests.web.conftest import LLAMA, Page, served
 from tests.web.test_jobs import LONG, TRIO
@@ -75,6 +80,93 @@ def test_idle_connections_make_room(page: Page, monkeypatch: pytest.MonkeyPatch)
     finally:
         for one in idle:
             one.close()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"POST /api/estimate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+        b"GET /api/catalogue HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300,
+    ],
+    ids=["bodies that do not come", "answers that nobody fetches"],
+)
+def test_who_keeps_us_waiting_makes_room(page: Page, monkeypatch: pytest.MonkeyPatch, begun: bytes) -> None:
+    page.get("/api/catalogue")
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+    lines = []
+    try:
+        for _ in range(30):
+            line = socket.socket()
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            line.connect(("127.0.0.1", page.port))
+            line.sendall(begun)
+            lines.append(line)
+        time.sleep(0.5)
+        for _ in range(5):
+            assert page.post("/api/estimate", QUESTION).status == 200
+    finally:
+        for line in lines:
+            line.close()
+
+
+def test_an_upload_is_read_elsewhere_and_kept_within_bounds(page: Page) -> None:
+    """Six megabytes of tensors: their structure would be kept for as long as the server runs."""
+    head = gguf_of(30_000)
+    answer = page.post("/api/models", {"gguf": base64.b64encode(head).decode(), "size_bytes": 2**40})
+    assert answer.status == 422
+    assert "bytes of structure, above" in answer.errors[0]
+    assert (
+        page.post("/api/models", {"gguf": base64.b64encode(gguf_of(9)).decode(), "size_bytes": 2**40}).status
+        == 201
+    )
+
+
+def gguf_of(tensors: int) -> bytes:
+    """The head of a llama of 32 layers with so many tensors of long names."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    figures = {
+        "block_count": 32, "embedding_length": 4096, "context_length": 4096, "feed_forward_length": 11008,
+        "attention.head_count": 32, "vocab_size": 32000,
+    }  # fmt: skip
+    keys = [text("general.architecture") + struct.pack("<I", 8) + text("llama")]
+    keys += [text(f"llama.{name}") + struct.pack("<II", 4, value) for name, value in figures.items()]
+    names = [f"blk.{number % 32}.x{number}.{'y' * 160}.weight" for number in range(tensors)]
+    found = [text(name) + struct.pack("<IQQIQ", 2, 32, 32, 0, 4096 * number) for number, name in enumerate(names)]
+    return b"GGUF" + struct.pack("<IQQ", 3, len(found), len(keys)) + b"".join(keys) + b"".join(found)
+
+
+def test_what_is_kept_of_uploads_is_bounded_in_bytes_and_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = open_model(LLAMA)
+    held, shelf = packed(model), Shelf()
+    names = [upload_id() for _ in range(5)]
+    monkeypatch.setattr(shelves, "_KEPT_BYTES", 3 * len(held))
+    for name in names:
+        shelf.add(name, held)
+    text = json.dumps({"fleet": "models:\n- model: " + " # ".join(names), "plan": [names[2]]})
+    assert list(shelf.named_in(text, ())) == names[2:]
+    assert shelf.named_in(json.dumps([f"{names[2]}0", names[3][:-1]]), ()) == {}
+    assert shelf.find(names[4], ()) == (True, model)
+    shelf.keep("my own, named oddly", (), model)
+    shelf.keep("Owner/Name@main", (), model)
+    found = shelf.named_in(json.dumps({"a": "my own, named oddly", "b": ["Owner/Name@main"]}), ())
+    assert list(found) == ["my own, named oddly", "Owner/Name@main"]
+
+
+def test_long_bodies_are_read_beside_the_others_with_the_same_answer(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bytes]] = [
+        ("/api/estimate", b"[" * 100),
+        ("/api/estimate", json.dumps(QUESTION).encode()),
+    ]
+    here = [page.ask("POST", path, body, {"content-type": "application/json"}) for path, body in asked]
+    assert [one.status for one in here] == [400, 200]
+    monkeypatch.setattr(strict, "_AT_ONCE_BYTES", 0)
+    there = [page.ask("POST", path, body, {"content-type": "application/json"}) for path, body in asked]
+    assert [one.body for one in there] == [one.body for one in here]
 
 
 def test_bodies_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:

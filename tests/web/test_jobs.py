@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from cotenant.web.jobs import ENDED, Board, Bounds, FullError, Job
+from cotenant.web.outcomes import BUSY
 from tests.web.conftest import Page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,12 +44,39 @@ def test_clients_take_turns_and_a_place_in_the_queue_is_told() -> None:
         asked = {"log": "x\n"}
         jobs = [(board.submit(who, "explain", asked, {}), f"{who}{n}") for who in "aaab" for n in [len(order)]]
         waiting = [job for job, _ in jobs if job.state == "waiting"]
-        assert [board.ahead(job) for job in waiting] == [0, 2, 1]
+        assert [board.ahead(job) for job in waiting] == [1, 2, 0]  # who has had no turn yet comes first
         await asyncio.gather(*(follow(job, name[0]) for job, name in jobs))
         await board.close()
         return order
 
-    assert asyncio.run(run()) == ["a", "a", "b", "a"]
+    assert asyncio.run(run()) == ["a", "b", "a", "a"]
+
+
+def test_names_of_ones_own_choice_gain_nothing_over_other_addresses() -> None:
+    """Who spoofs a client a job has one turn of two all the same, and makes room where all places are taken."""
+
+    async def run() -> tuple[int, list[str], list[int], int]:
+        board = Board(Bounds(workers=1, waiting=8))
+        many = [
+            board.submit(f"10.0.0.1 c{number}", "simulate", LONG, {}) for number in range(9)
+        ]  # one of them runs
+        honest = [board.submit("10.0.0.2 tab", "simulate", LONG, {}) for _ in range(3)]
+        refused = 0
+        for number in range(9):
+            try:
+                board.submit(f"10.0.0.1 d{number}", "simulate", LONG, {})
+            except FullError:
+                refused += 1
+        found = board.ahead(honest[0]), [job.state for job in many], [board.ahead(job) for job in honest], refused
+        assert {job.status for job in many if job.state == "failed"} == {BUSY}
+        await board.close()
+        return found
+
+    first, states, ahead, refused = asyncio.run(run())
+    assert first == 0
+    assert ahead == [0, 2, 4]
+    assert states == ["running", *["waiting"] * 5, *["failed"] * 3]
+    assert refused == 9
 
 
 def test_the_queue_is_bounded() -> None:

@@ -14,7 +14,8 @@ MOST_CONNECTIONS = 480
 class Patient(H11Protocol):
     """uvicorn's own connection, with a clock until a request's head is whole.
 
-    Where as many are open as may be, the one that has been without a request for longest makes room for the next.
+    Where as many are open as may be, the one that has kept us waiting for longest makes room for the next: without
+    a request, with one whose body does not come, or with an answer that nobody fetches.
     """
 
     _clock: asyncio.TimerHandle | None = None
@@ -50,11 +51,22 @@ class Patient(H11Protocol):
         """Whether no request is under way."""
         return self.cycle is None or self.cycle.response_complete
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody may still want what we have to say."""
+        return not self.is_quiet or self.flow.write_paused
+
+    @property
+    def is_theirs(self) -> bool:
+        """Whether the next step is the other end's: to ask, to say the rest, to take what we say."""
+        return self.cycle is None or self.is_quiet or self.cycle.more_body or self.flow.write_paused
+
     def _make_room(self) -> None:
+        """Whoever asks nothing goes before whoever has begun to."""
         if len(self.connections) <= MOST_CONNECTIONS:
             return
-        quiet: list[Any] = [one for one in self.connections if isinstance(one, Patient) and one.is_quiet]
-        oldest = min(quiet, key=lambda one: (one is self, one._quiet_since), default=self)
+        waited_for: list[Any] = [one for one in self.connections if isinstance(one, Patient) and one.is_theirs]
+        oldest = min(waited_for, key=lambda one: (one is self, one.is_asked, one._quiet_since), default=self)
         self.connections.discard(oldest)
         oldest.transport.abort()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
+import tempfile
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,6 +25,7 @@ class Hand:
     def __init__(self, most_bytes: int, *, most_jobs: int | None = 50, nice: int = 10) -> None:
         self._most_bytes, self._most_jobs, self._nice, self._answered = most_bytes, most_jobs, nice, 0
         self._process: Process | None = None
+        self._folder: str | None = None
 
     async def ask(self, question: bytes, tell: Callable[[Mapping[str, Any]], None]) -> Mapping[str, Any]:
         """{"result": text} or {"status", "errors"} for a pickled (kind, asked, known).
@@ -55,8 +58,10 @@ class Hand:
         """Where it is asked, and where it answers."""
         process = self._process
         if process is None or process.returncode is not None:
+            self._clear()
+            self._folder = tempfile.mkdtemp(prefix="cotenant-ui-")
             process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "cotenant.web.worker", str(self._most_bytes), str(self._nice),
+                sys.executable, "-m", "cotenant.web.worker", str(self._most_bytes), str(self._nice), self._folder,
                 stdin=PIPE, stdout=PIPE, limit=_LONGEST_LINE,
             )  # fmt: skip
         if process.stdin is None or process.stdout is None:
@@ -87,3 +92,11 @@ class Hand:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        self._clear()
+
+    def _clear(self) -> None:
+        """Its folder is empty: a process that is killed cannot take it along itself."""
+        folder, self._folder = self._folder, None
+        if folder is not None:
+            with suppress(OSError):
+                os.rmdir(folder)

@@ -1,7 +1,8 @@
 """Long questions in a fair queue: few at once, each in a process of its own that a cancel really stops.
 
-Clients take turns, however much each has asked for. What waits, runs and is kept is bounded in number, bytes
-and time.
+Addresses take turns, and so do the clients of each, however much each has asked for: a client is an address and,
+after a space, a name of its own choice, which gains it nothing over other addresses. What waits, runs and is kept
+is bounded in number, bytes and time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from cotenant.web.hands import Hand
 from cotenant.web.memo import Memo
-from cotenant.web.outcomes import broken, too_long
+from cotenant.web.outcomes import BUSY, broken, failed, too_long
 
 ENDED = ("done", "failed", "cancelled")
 _PROGRESS_KEPT = 200
@@ -96,7 +97,9 @@ class Board:
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
         self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._queues: OrderedDict[str, deque[Job]] = OrderedDict()  # by client; the first one is next
+        self._queues: OrderedDict[str, deque[Job]] = OrderedDict()  # by client; of each address the first is next
+        self._turns: dict[str, int] = {}  # when each address that waits had its last one
+        self._turn = 0
         self._free = [
             Hand(bounds.job_bytes, most_jobs=bounds.worker_jobs, nice=bounds.nice) for _ in range(bounds.workers)
         ]
@@ -147,12 +150,34 @@ class Board:
 
     def _admit(self, job: Job, question: bytes) -> None:
         waiting = [job for queue in self._queues.values() for job in queue]
-        if len(waiting) >= self.bounds.waiting:
+        held = sum(len(job.question) for job in waiting) + len(question)
+        if len(waiting) >= self.bounds.waiting and not self._made_room(job.client, waiting):
             raise FullError(f"{self.bounds.waiting} jobs wait already")
-        if sum(len(job.question) for job in waiting) + len(question) > self.bounds.waiting_bytes:
+        if held > self.bounds.waiting_bytes:
             raise FullError("the jobs that wait hold too much already")
         job.question = question
         self._queues.setdefault(job.client, deque()).append(job)
+
+    def _made_room(self, client: str, waiting: list[Job]) -> bool:
+        """Whether a job of the address that has most was turned away, for one of an address that has less."""
+        shares = Counter(_address(job.client) for job in waiting)
+        greediest, most = shares.most_common(1)[0]
+        theirs = [job for job in waiting if _address(job.client) == greediest and not job.others]
+        if shares[_address(client)] + 1 >= most or not theirs:
+            return False
+        clients = Counter(job.client for job in theirs)
+        job = max(reversed(theirs), key=lambda one: clients[one.client])  # the newest of who has most there
+        self._unqueue(job)
+        job.status, job.errors = BUSY, failed(BUSY, "others who had less came in its place", "try again")["errors"]
+        self._end(job, "failed")
+        return True
+
+    def _unqueue(self, job: Job) -> None:
+        queue = self._queues.get(job.client)
+        if queue is not None and job in queue:
+            queue.remove(job)
+            if not queue:
+                del self._queues[job.client]
 
     async def answer(
         self,
@@ -190,13 +215,14 @@ class Board:
     def ahead(self, job: Job) -> int:
         """How many jobs run before `job`, or the one that it follows, if nobody else comes."""
         job = self._leader(job) or job
-        turns = deque(deque(queue) for queue in self._queues.values())
-        for before in range(sum(map(len, turns))):
-            queue = turns.popleft()
-            if queue.popleft() is job:
+        queues = OrderedDict((client, deque(queue)) for client, queue in self._queues.items())
+        turns, turn = dict(self._turns), self._turn
+        for before in range(sum(map(len, queues.values()))):
+            client = min(queues, key=lambda one: turns.get(_address(one), 0))
+            turn += 1
+            turns[_address(client)] = turn
+            if _taken(queues, client) is job:
                 return before
-            if queue:
-                turns.append(queue)
         return 0
 
     async def cancel(self, job: Job) -> None:
@@ -206,11 +232,7 @@ class Board:
             leader.others.remove(job)
             self._end(job, "cancelled")
         elif job.state == "waiting":
-            queue = self._queues.get(job.client)
-            if queue is not None and job in queue:
-                queue.remove(job)
-                if not queue:
-                    del self._queues[job.client]
+            self._unqueue(job)
             self._end(job, "cancelled")
             self._start()
         elif job.state == "running" and job.task is not None:
@@ -230,15 +252,15 @@ class Board:
 
     def _start(self) -> None:
         while self._free and not self._closing:
-            client = next(filter(self._may_run, self._queues), None)
+            able = filter(self._may_run, self._queues)
+            client = min(able, key=lambda one: self._turns.get(_address(one), 0), default=None)
             if client is None:
                 return
-            queue = self._queues[client]
-            job = queue.popleft()
-            if queue:
-                self._queues.move_to_end(client)
-            else:
-                del self._queues[client]
+            job = _taken(self._queues, client)
+            self._turn += 1
+            waiting = set(map(_address, self._queues))
+            self._turns = {one: turn for one, turn in self._turns.items() if one in waiting}
+            self._turns[_address(client)] = self._turn
             for one in (job, *job.others):
                 one.state = "running"
                 one.wake()
@@ -316,3 +338,17 @@ class Board:
             if many or now - job.ended_at > self.bounds.kept_s:
                 size -= len(job.result)
                 del self._jobs[job.id]
+
+
+def _address(client: str) -> str:
+    return client.partition(" ")[0]
+
+
+def _taken(queues: OrderedDict[str, deque[Job]], client: str) -> Job:
+    """The client's next job; after that it is the last one in turn."""
+    queue = queues[client]
+    job = queue.popleft()
+    queues.move_to_end(client)
+    if not queue:
+        del queues[client]
+    return job

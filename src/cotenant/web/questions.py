@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
+import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,12 +13,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from cotenant.domain.loaded import LoadedModel
-from cotenant.errors import InputError
 from cotenant.web import bodies
 from cotenant.web.documents import written
 from cotenant.web.jobs import Board, FullError, Job
 from cotenant.web.running import client_of
-from cotenant.web.shelf import read_config, read_gguf
+from cotenant.web.shelf import described, upload_id
 from cotenant.web.state import State
 from cotenant.web.strict import StrictRoute, faults, refusal
 
@@ -36,18 +35,15 @@ def questions(state: State) -> APIRouter:
 
 def _models(state: State, router: APIRouter) -> None:
     @router.post("/models", response_model=dict[str, Any], status_code=201)
-    async def models(body: bodies.ModelBody) -> Response:
+    async def models(body: bodies.ModelBody, request: Request) -> Response:
         """A model to be asked about: `{id, name, inspect}`. The id goes where a model's name does."""
         given = [name for name in ("hub", "config", "gguf") if getattr(body, name) is not None]
         if len(given) != 1:
             return refusal(422, "one of hub, config and gguf is needed", path="$")
-        if body.hub is not None:
-            loaded, name = await state.model(body.hub), body.hub.strip()
-        else:
-            loaded = await state.beside(partial(_uploaded, body))
-            name = state.shelf.add(loaded)
-        document = await state.beside(partial(inspected, loaded, name))
-        answer = {"id": name, "name": loaded.spec.name, "inspect": document}
+        if body.hub is None:
+            return await uploaded(state, request, body.model_dump(exclude_none=True))
+        loaded, name = await state.model(body.hub), body.hub.strip()
+        answer = await state.beside(partial(described, loaded, name))
         return Response(written(answer), 201, media_type="application/json")
 
 
@@ -72,8 +68,22 @@ def _plans(state: State, router: APIRouter) -> None:
 
 async def by_size(state: State, request: Request, kind: str, asked: dict[str, Any]) -> Response:
     """A little is answered with the estimates; what is long has a worker of its own, which may take a minute."""
-    board = state.quick if len(await request.body()) <= _QUICK_BYTES else state.short
-    return await answered(board, request, kind, asked, state.named_in(asked))
+    return await answered(await _board(state, request), request, kind, asked, state.named_in(asked))
+
+
+async def _board(state: State, request: Request) -> Board:
+    return state.quick if len(await request.body()) <= _QUICK_BYTES else state.short
+
+
+async def uploaded(state: State, request: Request, asked: dict[str, Any]) -> Response:
+    """A stranger's file, read by a worker: whatever is in it, this process has its structure alone."""
+    name = upload_id()
+    answer = await answered(await _board(state, request), request, "upload", {"id": name, **asked}, {})
+    if answer.status_code != 200:
+        return answer
+    told = json.loads(bytes(answer.body))
+    state.shelf.add(name, base64.b64decode(told["model"]))
+    return Response(written(told["answer"]), 201, media_type="application/json")
 
 
 async def answered(
@@ -106,23 +116,3 @@ def _response(job: Job) -> Response:
     if job.state == "cancelled":
         return refusal(503, "the server ends", "start it again: cotenant ui")
     return faults(job.status, job.errors) if job.errors else Response(job.result, media_type="application/json")
-
-
-def _uploaded(body: bodies.ModelBody) -> LoadedModel:
-    if body.gguf is None:
-        return read_config("" if body.config is None else body.config, body.name)
-    try:
-        head = base64.b64decode(body.gguf, validate=True)
-    except (binascii.Error, ValueError):
-        raise InputError("not base64", path="$.gguf") from None
-    return read_gguf(head, body.size_bytes, body.name)
-
-
-def inspected(loaded: LoadedModel, name: str) -> dict[str, Any]:
-    """As `cotenant inspect NAME --json`."""
-    from cotenant.catalogue import VERSION
-    from cotenant.estimation.anatomy import anatomy
-    from cotenant.readers.input_hash import input_hash
-    from cotenant.report.catalogue_document import inspect_document
-
-    return inspect_document(anatomy(loaded), catalogue=VERSION, input_hash=input_hash({"model": name}))

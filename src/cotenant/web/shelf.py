@@ -5,19 +5,25 @@ A config.json or the head of a GGUF file is read once, when it comes; what is ke
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+import pickle
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import FormatError, InputError
 from cotenant.web.names import UPLOAD, opener
 from cotenant.web.stamp import Stamp
 
-_MOST_UPLOADS, _MOST_OPENED = 500, 500
+_MOST_KEPT, _KEPT_BYTES = 500, 32 * 2**20
+_MODEL_BYTES = 4 * 2**20  # of one model; those of ten thousand tensors have two
+_NAME = re.compile(r"[\w./@:-]+")
 UPLOAD_BYTES = 24 * 2**20
 
 
@@ -25,35 +31,40 @@ class Shelf:
     """What was opened, and what came. For the event loop alone: threads are handed values, never this."""
 
     def __init__(self) -> None:
-        self._uploads: OrderedDict[str, LoadedModel] = OrderedDict()
-        self._opened: OrderedDict[str, tuple[Stamp, LoadedModel | None]] = OrderedDict()
+        self._uploads: _Kept[LoadedModel] = _Kept()
+        self._opened: _Kept[tuple[Stamp, LoadedModel | None]] = _Kept()
 
     def find(self, name: str, stamp: Stamp) -> tuple[bool, LoadedModel | None]:
         """Whether it is known what the name means, the user's own folders being as `stamp` says; and the model,
         None where any process opens it by itself. Raises UnknownModelError for an upload that is not here."""
         if UPLOAD.fullmatch(name):
-            return True, opener(self._uploads)(name)
-        held, found = self._opened.get(name, (None, None))
+            return True, opener(self._uploads.values)(name)
+        held, found = self._opened.values.get(name, (None, None))
         if held != stamp:
             return False, None
-        self._opened.move_to_end(name)
+        self._opened.values.move_to_end(name)
         return True, found
 
     def keep(self, name: str, stamp: Stamp, found: LoadedModel | None) -> None:
         """Remember what a name was found to be."""
-        _put(self._opened, name, (stamp, found), _MOST_OPENED)
+        self._opened.put(name, (stamp, found), len(pickle.dumps(found)))
 
-    def add(self, found: LoadedModel) -> str:
-        """The id of a new upload; the one that came first goes where there are too many."""
-        name = f"upload-{secrets.token_hex(16)}"
-        _put(self._uploads, name, found, _MOST_UPLOADS)
-        return name
+    def add(self, name: str, model: bytes) -> None:
+        """Keep an upload, as `packed` by a worker of ours. Those that came first go where there are too many."""
+        self._uploads.put(name, pickle.loads(model), len(model))
 
     def named_in(self, text: str, stamp: Stamp) -> dict[str, LoadedModel]:
-        """The models that a question's JSON names: a worker need not ask for them again."""
-        found = dict(self._uploads)
-        found |= {name: one for name, (held, one) in self._opened.items() if one is not None and held == stamp}
-        return {name: one for name, one in found.items() if json.dumps(name) in text}
+        """The models that a question's JSON names: a worker need not ask for them again. The text, which may be
+        long, is gone through once, however many are known."""
+        known = dict(self._uploads.values)
+        opened = self._opened.values.items()
+        known |= {name: one for name, (held, one) in opened if one is not None and held == stamp}
+        if not known:
+            return {}
+        named = {word[0] for word in _NAME.finditer(text) if word[0] in known}
+        odd = (name for name in known if not _NAME.fullmatch(name))  # the user's own
+        named |= {name for name in odd if json.dumps(name)[1:-1] in text}
+        return {name: known[name] for name in known if name in named}
 
 
 def opened(name: str) -> LoadedModel | None:
@@ -65,10 +76,32 @@ def opened(name: str) -> LoadedModel | None:
 V = TypeVar("V")
 
 
-def _put(shelf: OrderedDict[str, V], name: str, found: V, most: int) -> None:
-    shelf[name] = found
-    while len(shelf) > most:
-        shelf.popitem(last=False)
+class _Kept(Generic[V]):
+    """The newest ones, bounded in number and in bytes."""
+
+    def __init__(self) -> None:
+        self.values: OrderedDict[str, V] = OrderedDict()
+        self._sizes: dict[str, int] = {}
+
+    def put(self, name: str, value: V, size_bytes: int) -> None:
+        """Keep it; the oldest ones go."""
+        self.values[name], self._sizes[name] = value, size_bytes
+        while len(self.values) > _MOST_KEPT or sum(self._sizes.values()) > _KEPT_BYTES:
+            oldest, _ = self.values.popitem(last=False)
+            del self._sizes[oldest]
+
+
+def upload_id() -> str:
+    """A new one, which nobody guesses."""
+    return f"upload-{secrets.token_hex(16)}"
+
+
+def packed(model: LoadedModel) -> bytes:
+    """A model for `Shelf.add`. Raises FormatError where it has far more parts than any that is known."""
+    found = pickle.dumps(model)
+    if len(found) > _MODEL_BYTES:
+        raise FormatError(f"a model of {len(found):,} bytes of structure, above {_MODEL_BYTES:,}")
+    return found
 
 
 def _asks_outside(name: str) -> bool:
@@ -121,6 +154,28 @@ def read_gguf(head: bytes, size_bytes: int | None, name: str | None) -> LoadedMo
     called = plain_name(name or "uploaded-gguf")
     spec = gguf_model(gguf.join_headers([header]), called, source="an uploaded GGUF file")
     return replace(loaded(spec, called), source="upload")
+
+
+def read_upload(asked: Mapping[str, Any]) -> LoadedModel:
+    """The model of a config.json, or of the head of a GGUF file in base64. Raises InputError and FormatError."""
+    if asked.get("gguf") is None:
+        return read_config(asked["config"], asked.get("name"))
+    try:
+        head = base64.b64decode(asked["gguf"], validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError("not base64", path="$.gguf") from None
+    return read_gguf(head, asked.get("size_bytes"), asked.get("name"))
+
+
+def described(loaded: LoadedModel, name: str) -> dict[str, Any]:
+    """What `/api/models` says of a model: `inspect` as `cotenant inspect NAME --json`."""
+    from cotenant.catalogue import VERSION
+    from cotenant.estimation.anatomy import anatomy
+    from cotenant.readers.input_hash import input_hash
+    from cotenant.report.catalogue_document import inspect_document
+
+    told = inspect_document(anatomy(loaded), catalogue=VERSION, input_hash=input_hash({"model": name}))
+    return {"id": name, "name": loaded.spec.name, "inspect": told}
 
 
 def plain_name(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
@@ -15,20 +16,21 @@ from cotenant.errors import CotenantError, FormatError
 from cotenant.web.documents import written
 from cotenant.web.outcomes import broken, refused
 
+_AT_ONCE_BYTES = 64 * 2**10  # of a body that is read between two other answers
+
 
 class StrictRequest(Request):
     """A request whose JSON has no duplicate keys, no NaN, no lone surrogates and no depths."""
 
     async def json(self) -> Any:
         """The body's value. Raises HTTPException with what is wrong with it."""
-        from cotenant.readers.json_text import parse_json
-
+        body = await self.body()
         try:
-            value = parse_json(await self.body(), what="the body")
-            _whole_text(value)
+            if len(body) <= _AT_ONCE_BYTES:
+                return _read(body)
+            return await asyncio.to_thread(_read, body)  # seconds, for others to be answered in
         except FormatError as error:
             raise HTTPException(400, error) from None
-        return value
 
 
 class StrictRoute(APIRoute):
@@ -42,6 +44,14 @@ class StrictRoute(APIRoute):
             return await handler(StrictRequest(request.scope, request.receive))
 
         return strict
+
+
+def _read(body: bytes) -> Any:
+    from cotenant.readers.json_text import parse_json
+
+    value = parse_json(body, what="the body")
+    _whole_text(value)
+    return value
 
 
 def _whole_text(value: object) -> None:

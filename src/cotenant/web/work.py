@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from base64 import b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -130,6 +131,16 @@ def check_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     return written(checked_document(plan_of(asked["plan"], fleet), fleet, asked.get("move"), asked=asked))
 
 
+def upload_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
+    """`asked`: id, config or gguf, size_bytes, name. `{model, answer}`: the model packed for `Shelf.add`, in
+    base64, and what `/api/models` answers."""
+    from cotenant.web.shelf import described, packed, read_upload
+
+    loaded = read_upload(asked)
+    model = b64encode(packed(loaded)).decode()
+    return written({"model": model, "answer": described(loaded, asked["id"])})
+
+
 def deploy_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     """`asked`: plan, target. As `cotenant deploy PLAN --to TARGET --json`."""
     from cotenant.web.checks import deployed
@@ -150,6 +161,7 @@ JOBS: Mapping[str, Callable[[Mapping[str, Any], Known, Tell], bytes]] = {
     "explain": explain_job,
     "check": check_job,
     "deploy": deploy_job,
+    "upload": upload_job,
     "catalogue": catalogue_job,
     "estimate": estimate_job,
     "ready": ready_job,

@@ -13,7 +13,6 @@ import pickle
 import queue
 import signal
 import sys
-import tempfile
 import threading
 import traceback
 from collections.abc import Mapping
@@ -23,19 +22,18 @@ from typing import IO, Any, NoReturn
 _Question = tuple[str, Mapping[str, Any], Mapping[str, Any]]
 
 
-def main(most_bytes: int, nice: int) -> None:
+def main(most_bytes: int, nice: int, empty: str) -> None:
     """Answer one question after another, with at most `most_bytes` of memory of our own (0: no limit), `nice`
-    steps behind the server."""
+    steps behind the server, in an `empty` folder of the server's, so that no name is by chance a file's."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's, which ends us
     _limit(most_bytes, nice)
     asked: queue.SimpleQueue[_Question] = queue.SimpleQueue()
-    with tempfile.TemporaryDirectory(prefix="cotenant-ui-") as empty:
-        os.chdir(empty)  # so that no name is by chance a file's
-        threading.Thread(target=_read, args=(sys.stdin.buffer, asked, empty), daemon=True).start()
-        while True:
-            _answer(asked.get(), answers)
+    os.chdir(empty)
+    threading.Thread(target=_read, args=(sys.stdin.buffer, asked, empty), daemon=True).start()
+    while True:
+        _answer(asked.get(), answers)
 
 
 def _read(source: IO[bytes], asked: queue.SimpleQueue[_Question], folder: str) -> None:
@@ -89,4 +87,4 @@ def _limit(most_bytes: int, nice: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(text) for text in sys.argv[1:3]))
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
