@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cotenant import load_fleet, what_if
 from cotenant.domain.fleet import Fleet
 from cotenant.errors import CotenantError, InputError
-from cotenant.planning.what_if import changed, read_sweep
+from cotenant.planning.what_if import changed, point, read_sweep
 from cotenant.report.what_if import what_if_document, what_if_html
 from tests.planning.fleets import small
 from tests.planning.test_promise import asked
@@ -99,3 +99,15 @@ def test_more_traffic_never_costs_less_and_where_no_card_is_left_it_says_so(flee
 def test_processes_give_the_same_answer(fleet: Fleet) -> None:
     alone = what_if(fleet, "traffic=1..2", points=2, workers=1)
     assert what_if(fleet, "traffic=1..2", points=2, workers=2) == alone
+
+
+def test_no_room_says_why() -> None:
+    large = small("big", "meta-llama/Llama-3.1-70B-Instruct", quantization=["bf16"])
+    alone = load_fleet({"gpus": [{"type": "L4", "count": 1}], "models": [large]})
+    found = point(alone, read_sweep("traffic=1..2", alone), 1.0)
+    assert not found.feasible
+    assert found.lacks.startswith("big: ")
+    assert "GiB" in found.lacks
+    many = [small(f"m{number}", quantization=["bf16"]) for number in range(6)]
+    together = load_fleet({"gpus": [{"type": "A100-80GB-SXM", "count": 1}], "models": many})
+    assert "together" in point(together, read_sweep("traffic=1..2", together), 1.0).lacks

@@ -24,7 +24,8 @@ class Sweep:
 @dataclass(frozen=True, slots=True)
 class WhatIfPoint:
     """The plan at one factor; `cost_per_hour` and the rest are None and empty where not all models have a place.
-    `value` is the cost, or the number of cards where nothing has a price; so is `lower_bound`."""
+    `value` is the cost, or the number of cards where nothing has a price; so is `lower_bound`. `lacks` says why
+    not all have a place, "" where they have."""
 
     factor: float
     feasible: bool
@@ -33,3 +34,4 @@ class WhatIfPoint:
     lower_bound: float | None
     cards: Mapping[str, int]
     turns: int = 0  # groups of models that take turns
+    lacks: str = ""

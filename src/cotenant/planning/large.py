@@ -154,10 +154,13 @@ class _Search:
         return None if isinstance(seated, Unseated) else seated
 
     def improve(self, *, known: bool) -> None:
-        """Parts solved anew until the cost is near the bound; where nothing was `known`, from two starts, then by
-        programs."""
+        """Parts solved anew until the cost is near the bound; where nothing was `known` and they gain something,
+        from another start too, then by programs."""
+        before = self.cost
         self._improve_parts(self.best)
-        if known or self.relaxation is None or self.prices is None or self.cost <= self.near + _TOLERANCE:
+        if known or self.cost > before - _TOLERANCE or self.cost <= self.near + _TOLERANCE:
+            return
+        if self.relaxation is None or self.prices is None:
             return
         self._improve_parts(self.dived())
         if self.best is not None and self.cost > self.near + _TOLERANCE:

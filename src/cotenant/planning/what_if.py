@@ -11,7 +11,7 @@ from cotenant.domain.workload import Slo, Traffic
 from cotenant.errors import InputError
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.sleeping import refined
-from cotenant.planning.solved import solve_ways
+from cotenant.planning.solved import Solved, solve_ways
 
 PARAMETERS = ("traffic", "slo", "price")
 POINTS, MOST_POINTS = 8, 64
@@ -106,7 +106,7 @@ def point(fleet: Fleet, sweep: Sweep, factor: float) -> WhatIfPoint:
     asked = changed(fleet, sweep, factor)
     solved = refined(solve_ways(asked, all_ways(asked), nearest=False))
     if not solved.feasible:
-        return WhatIfPoint(factor, False, None, None, None, {})
+        return WhatIfPoint(factor, False, None, None, None, {}, lacks=lacks_of(solved))
     placement, problem = solved.placement, solved.problem
     used = {card for one in placement.assignments for card in one.each_card()}
     cards = Counter(asked.gpus[problem.cards[card].offer].gpu.name for card in sorted(used))
@@ -120,3 +120,16 @@ def point(fleet: Fleet, sweep: Sweep, factor: float) -> WhatIfPoint:
         cards=dict(cards),
         turns=len(placement.turns),
     )
+
+
+def lacks_of(solved: Solved) -> str:
+    """Why not all models have a place: the way that comes nearest, of the first that has none; else the cards."""
+    if solved.lacks_spare:
+        return f"no {solved.fleet.spare} can stay empty"
+    for request, ways in zip(solved.fleet.models, solved.ways, strict=True):
+        if not ways.candidates:
+            told = [one for one in ways.refusals if one.tensor_parallel_size]
+            # A way that only lacks bytes is nearer than one that is refused outright: the fewest of them.
+            nearest = min(told, key=lambda one: (not one.shortfall_bytes, one.shortfall_bytes), default=None)
+            return f"{request.name}: {nearest.reason if nearest else 'no precision may run'}"
+    return "each model would fit alone; together they take more than the cards there are"

@@ -23,7 +23,7 @@ _BAR = 28
 
 
 def print_what_if(sweep: Sweep, points: Sequence[WhatIfPoint], console: Console) -> None:
-    """A line and a bar for each factor, to scale."""
+    """A line and a bar for each factor, to scale, and why some have no room."""
     most = max((one.value for one in points if one.value is not None), default=0.0)
     grid = table(f"{sweep.name} x", "cost", "", "GPUs", left=("", "GPUs"))
     for one in points:
@@ -32,6 +32,12 @@ def print_what_if(sweep: Sweep, points: Sequence[WhatIfPoint], console: Console)
             style="bold" if one.factor == 1 else "",
         )  # fmt: skip
     console.print(grid)
+    reasons: dict[str, list[str]] = {}
+    for one in points:
+        if one.lacks:
+            reasons.setdefault(one.lacks, []).append(f"{one.factor:.3g}")
+    for reason, factors in reasons.items():
+        console.print(f"No room at {', '.join(factors)}: {reason}.", markup=False, highlight=False)
 
 
 def _bar(value: float | None, most: float) -> str:
