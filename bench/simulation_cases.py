@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.costs import StepCosts, costs_of
 from cotenant.simulation.load import NEVER, Limits, Requests
 
 Case = tuple[Requests, Limits, StepCosts]
@@ -35,7 +37,21 @@ def random_case(seed: int) -> Case:
     unit = int(
         draw.choice([1_000_000, 1_000_000, 300_000, 7, 10**15])
     )  # whole ns, parts of one, next to none, 1 s
-    return requests, limits, StepCosts(*(int(value) * unit for value in draw.integers(0, 3, 6)))
+    return (
+        requests,
+        limits,
+        with_lines(costs_of(int(value) * unit for value in draw.integers(0, 3, 6)), seed, unit),
+    )
+
+
+def with_lines(costs: StepCosts, seed: int, unit: int) -> StepCosts:
+    """In every third case steps of 1, 2 ... sequences have costs of their own, as a mixture of experts has."""
+    if seed % 3:
+        return costs
+    draw = np.random.default_rng([seed, 11])
+    count = int(draw.integers(1, 6))
+    bases, contexts = ((draw.integers(0, most, count) * unit).tolist() for most in (5, 3))
+    return replace(costs, bases=tuple(bases), contexts=tuple(contexts))
 
 
 def crowded_case(seed: int, count: int = 300) -> Case:

@@ -218,6 +218,20 @@ def test_lines_stay_near_a_dense_roofline(batch: float, context: float) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-120b"])
+def test_lines_of_a_mixture_follow_its_roofline_at_every_number_of_sequences(name: str) -> None:
+    entry = find_entry(name)
+    assert entry is not None
+    model = read_model_config(entry.config, name=name, source=entry.config_source)
+    exact = roofline(model, H100, engine="vllm")
+    lines = step_times(model, H100, engine="vllm", context_range=(256, 8192), most_sequences=256)
+    for batch in (1, 2, 5, 16, 64, 256, 300):
+        for context in (256, 1000, 8192):
+            expected = exact.decode_step_s(batch, batch * context)
+            found = lines.decode_step_s(batch, batch * context)
+            assert found == pytest.approx(expected, rel=0.005 if batch <= 256 else 0.1), (batch, context)
+
+
 def test_lines_are_exact_at_their_corners() -> None:
     exact = roofline(mixture(), H100, engine="vllm")
     lines = linear(exact, (2, 16), (100, 900), (128, 2048))

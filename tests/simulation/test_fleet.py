@@ -37,6 +37,12 @@ def test_fast_equals_plain_where_it_stops_early() -> None:
         assert differ(fleet_case(seed), until_ns=7 + seed % 11, with_numba=False) == [], seed
 
 
+@pytest.mark.parametrize("until_ns", [0, 1])
+def test_nothing_that_ends_a_femtosecond_after_the_last_moment_counts(until_ns: int) -> None:
+    for seed in range(300):  # steps that cost nothing take a femtosecond
+        assert differ(fleet_case(seed), until_ns=until_ns, with_numba=False) == [], seed
+
+
 def test_compiled_equals_plain() -> None:
     pytest.importorskip("numba")
     for seed in range(100):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,16 @@ def slower(case: Case, times: int) -> Case:
     requests, limits, costs = case
     leaves = np.where(requests.cancel_ns < NEVER, requests.cancel_ns * times, NEVER)
     later = replace(requests, arrival_ns=requests.arrival_ns * times, cancel_ns=leaves)
-    return later, limits, StepCosts(*(cost * times for cost in astuple(costs)))
+    return later, limits, costs.each(lambda cost: cost * times)
 
 
 def whole(seed: int) -> Case:
     """A random case whose steps take whole nanoseconds, none of them less than one."""
     requests, limits, costs = random_case(seed)
-    costs = StepCosts(*(cost % 3 * UNIT for cost in astuple(costs)))
-    return requests, limits, replace(costs, base=costs.base + UNIT, prefill_base=costs.prefill_base + UNIT)
+    costs = costs.each(lambda cost: cost % 3 * UNIT)
+    bases = tuple(base + UNIT for base in costs.bases)
+    costs = replace(costs, base=costs.base + UNIT, prefill_base=costs.prefill_base + UNIT, bases=bases)
+    return requests, limits, costs
 
 
 def jumping(*case: Any) -> Outcome:

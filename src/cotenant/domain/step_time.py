@@ -48,7 +48,9 @@ class StepTimes:
         decode step = base_s + per_sequence_s x batch + per_context_token_s x total context
         prefill     = prefill_base_s + prefill_per_token_s x tokens + prefill_per_token_squared_s x sum(len^2)
 
-    The form that public simulators use (per-configuration fits of it err 5 % where they were measured).
+    The form that public simulators use (per-configuration fits of it err 5 % where they were measured). Steps of a
+    mixture of experts lie on no such plane. They have a line for each number of sequences, 1, 2 ... (the last for
+    all beyond): bases_s + beside_s x batch + per_context_tokens_s x total context.
     `batch_range`, `context_range` (tokens a sequence) and `prefill_range` (tokens) are where the lines were
     drawn; outside they extrapolate. A true time lies in [low, high] x the value nine times in ten.
     """
@@ -66,9 +68,16 @@ class StepTimes:
     context_range: tuple[int, int]
     prefill_range: tuple[int, int]
     why: str = ""
+    bases_s: tuple[float, ...] = ()
+    per_context_tokens_s: tuple[float, ...] = ()
+    beside_s: float = 0.0
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
-        """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
+        """Seconds of one decode step of `batch` sequences (to the next whole one, where each number has a line)
+        that hold `context_tokens` in all."""
+        if self.bases_s:
+            row = min(max(round(batch), 1), len(self.bases_s)) - 1
+            return self.bases_s[row] + self.beside_s * batch + self.per_context_tokens_s[row] * context_tokens
         return self.base_s + self.per_sequence_s * batch + self.per_context_token_s * context_tokens
 
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:

@@ -24,6 +24,7 @@ _IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and see
 _FLOAT4 = ("mxfp4", "nvfp4")
 _FLOAT8 = ("fp8", "fp8-block")
 _SIXTEEN = ("bf16", "fp16")
+_MOST_COUNTED = 1024  # sequences with a line of their own: every expert is reached long before
 _REREAD = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
 
 
@@ -105,22 +106,28 @@ def step_times(
     batch_range: tuple[int, int] = (1, 32),
     context_range: tuple[int, int] = (256, 2048),
     prefill_range: tuple[int, int] = (256, 4096),
+    most_sequences: int = 0,
 ) -> StepTimes:
-    """Straight lines through the roofline over the ranges given; see `linear`."""
+    """Straight lines through the roofline over the ranges given; see `linear`.
+
+    A mixture of experts has one for each number of sequences up to `most_sequences`.
+    """
     exact = roofline(
         model, gpu, engine=engine, version=version, format=format, tensor_parallel_size=tensor_parallel_size,
         kv_cache_dtype=kv_cache_dtype, kernel=kernel,
     )  # fmt: skip
-    return linear(exact, batch_range, context_range, prefill_range)
+    counted = min(most_sequences, _MOST_COUNTED) if exact.num_experts else 0
+    return linear(exact, batch_range, context_range, prefill_range, counted)
 
 
 def linear(
-    exact: Roofline, batch_range: tuple[int, int], context_range: tuple[int, int], prefill_range: tuple[int, int]
-) -> StepTimes:
+    exact: Roofline, batch_range: tuple[int, int], context_range: tuple[int, int], prefill_range: tuple[int, int],
+    counted: int = 0,
+) -> StepTimes:  # fmt: skip
     """The plane through three corners of a (batch, context a sequence) range, the line through two prefills.
 
-    Exact at those points; in between a mixture of experts bends the most. Narrow the ranges where the error
-    matters.
+    Exact at those points. In between a mixture of experts bends by a third and more, since each sequence reaches
+    other experts, so `counted` numbers of sequences have a line each, over the contexts alone (0: none has).
     """
     (few, many), (short, long) = batch_range, context_range
     if not (0 < few < many and 0 <= short < long and 0 < prefill_range[0] < prefill_range[1]):
@@ -132,6 +139,8 @@ def linear(
     start, end = prefill_range
     first = exact.prefill_s(start, 0.0)
     per_token = (exact.prefill_s(end, 0.0) - first) / (end - start)
+    beside = (exact.all_reduce_s_per_token + exact.sequence_s) * exact.decode_factor
+    lines = [_line(exact, number, context_range, beside) for number in range(1, counted + 1)]
     return StepTimes(
         base_s=corner - along_batch * many,
         per_sequence_s=along_batch - per_context * short,
@@ -146,7 +155,18 @@ def linear(
         context_range=context_range,
         prefill_range=prefill_range,
         why=exact.why,
+        bases_s=tuple(base for base, _ in lines),
+        per_context_tokens_s=tuple(each for _, each in lines),
+        beside_s=beside if lines else 0.0,
     )
+
+
+def _line(exact: Roofline, batch: int, context_range: tuple[int, int], beside: float) -> tuple[float, float]:
+    """(Base, a token of context) of steps of `batch` sequences, each of which costs `beside` as well."""
+    short, long = context_range
+    low, high = (exact.decode_step_s(batch, batch * context) for context in (short, long))
+    each = (high - low) / (batch * (long - short))
+    return low - each * batch * short - beside * batch, each
 
 
 def decode_step_s(times: Times, batch: float, mean_context: float) -> tuple[float, float, float]:

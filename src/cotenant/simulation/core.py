@@ -45,12 +45,12 @@ from cotenant.simulation.core_steps import (
     rank_by,
     unfinished,
 )  # fmt: skip
-from cotenant.simulation.costs import FS_PER_NS, step_fs
+from cotenant.simulation.costs import FS_PER_NS, line_of, step_fs
 from cotenant.simulation.load import NEVER
 
 _LONG_FS = 2 * 10**18  # then the clock starts anew, so that no sum leaves 64 bits
 
-USED = (*core_steps.USED, can_serve, may_join, step_fs)
+USED = (*core_steps.USED, can_serve, may_join, step_fs, line_of)
 """What the core calls: compiled along with it."""
 
 
@@ -62,7 +62,7 @@ def build(stamp: int, block_size: int = 0) -> Any:
 
     def core(
         arrival: Any, inputs: Any, outputs: Any, by_rank: Any, rank_of: Any, in_order: bool,
-        cancel: Any, cancel_order: Any, limits: Any, costs: Any, until: int,
+        cancel: Any, cancel_order: Any, limits: Any, costs: Any, bases: Any, contexts: Any, until: int,
         status: Any, first: Any, has_first: Any, finish: Any, generated: Any, room: Any, log: Any, stats: Any,
     ) -> int:  # fmt: skip
         """Fill `status`, `first`, `has_first`, `finish`, `log`, `stats`; the number of events. Times in ns.
@@ -194,9 +194,10 @@ def build(stamp: int, block_size: int = 0) -> Any:
                     reader, read, known = request, chunk, has
 
             # how many steps like this one
-            first_fs = step_fs(c0, c1, c2, c3, c4, c5, sequences, context, tokens, squares)
+            with_base, with_context = line_of(bases, contexts, sequences, c0, c2)
+            first_fs = step_fs(with_base, c1, with_context, c3, c4, c5, sequences, context, tokens, squares)
             steps = zero + 1
-            growth_fs = c2 * sequences
+            growth_fs = with_context * sequences
             if tokens == 0 and preempted == 0:
                 stop_fs = NEVER
                 if sequences < max_num_seqs and budget > 0 and not (in_order and blocked):

@@ -75,7 +75,8 @@ def _run(
     core_of = compiled(with_numba, _USUAL) if limits.block_size == _USUAL else compiled(with_numba)
     events = core_of(
         requests.arrival_ns, requests.input_tokens, requests.output_tokens, by_rank, rank_of, in_order,
-        *_givers(requests), np.array(astuple(limits), np.int64), np.array(astuple(costs), np.int64),
+        *_givers(requests), np.array(astuple(limits), np.int64),
+        *(np.array(some, np.int64) for some in (costs.plain, costs.bases, costs.contexts)),
         until_ns, status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
     )  # fmt: skip
     preemptions, steps, busy, end, most = stats.tolist()
@@ -112,7 +113,8 @@ def check(limits: Limits, costs: StepCosts) -> None:
     tokens = min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len)
     held = min(limits.num_blocks * limits.block_size, limits.max_num_seqs * limits.max_model_len)
     squares = tokens * limits.max_model_len * 2
-    if costs.step(limits.max_num_seqs, held, tokens, squares) > _MOST_FS:
+    counts = {*range(1, min(len(costs.bases), limits.max_num_seqs) + 1), limits.max_num_seqs}
+    if max(costs.step(sequences, held, tokens, squares) for sequences in counts) > _MOST_FS:
         raise InputError(
             "a step of these limits may last longer than the simulator can count",
             hint="lower max_num_batched_tokens or max_model_len",

@@ -120,9 +120,12 @@ def _run(
 def _state(sites: Sequence[Site], group_of: Sequence[int]) -> Ints:
     """A row for each replica at rest, with room for its sequences."""
     width = max(one.limits.max_num_seqs for one in sites) + 1
-    state = np.zeros((len(sites), at.SLOTS + 4 * width + max(one.limits.block_size for one in sites)), np.int64)
+    table = at.SLOTS + 4 * width + max(one.limits.block_size for one in sites)
+    state = np.zeros((len(sites), table + 2 * max(len(one.costs.bases) for one in sites)), np.int64)
     for row, one, group in zip(state, sites, group_of, strict=True):
-        row[: at.GROUP] = (*astuple(one.limits), *astuple(one.costs))
+        row[: at.GROUP] = (*astuple(one.limits), *one.costs.plain)
+        lines = (*one.costs.bases, *one.costs.contexts)
+        row[at.LINES], row[at.LINES_AT], row[table : table + len(lines)] = len(one.costs.bases), table, lines
         row[at.GROUP], row[at.WIDTH] = group, width
         row[at.FREE] = row[at.LEAST_FREE] = one.limits.num_blocks
         row[at.NEXT_END] = NEVER
@@ -166,8 +169,7 @@ def _lists(lists: Sequence[Sequence[int]]) -> Ints:
 def _check(table: Ints, sites: Sequence[Site], hosts: Sequence[Sequence[int]]) -> None:
     most = max((len(site.cards) for site in sites), default=1) * len(sites)
     for site in sites:
-        slowest = StepCosts(*(stretched(cost, 1000 * most) for cost in astuple(site.costs)))
-        fast.check(site.limits, slowest)
+        fast.check(site.limits, site.costs.each(lambda cost: stretched(cost, 1000 * most)))
     empty = [model for model, one in enumerate(hosts) if not len(one)]
     if empty and np.isin(table[:, at.MODEL], empty).any():
         raise InputError("a model that has requests has no replica")

@@ -173,8 +173,10 @@ def build(stamp: int) -> Any:
             else:
                 chosen = least_loaded(loads, replicas)
             take(state, requests, log, groups, hosts[1, first + chosen], request)
-        for group in range(len(groups)):
-            advance(state, requests, log, groups, members, cards, crowd, cross, group, until_ns, 1)
+        for group in range(len(groups)):  # what ends at the last moment still does, and steps still begin
+            advance(state, requests, log, groups, members, cards, crowd, cross, group, until_ns, 0)
+            if groups[group, at.RIPE]:
+                begin_all(state, requests, log, groups, members, cards, crowd, cross, group)
         for replica in range(len(state)):
             if state[replica, at.KIND] != at.RESTING:
                 stop(state, requests, log, replica, until_ns)

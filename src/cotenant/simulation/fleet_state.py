@@ -18,9 +18,11 @@ from __future__ import annotations
     READER, READ, KNOWN, READER_BLOCKS, PART, JOINS,
     HEAD, TAIL, LOAD, TAKEN,
     PREEMPTIONS, LEAST_FREE, BUSY, BUSY_REST, ALONE_NS, ALONE_REST, LAST, LAST_REST,
+    LINES, LINES_AT,  # how many numbers of sequences have costs of their own, and where these begin
     WIDTH, SLOTS,
-) = range(49)  # fmt: skip
-"""One replica: then `WIDTH` slots each of requests, ends, phases and who joins, then block counts by phase."""
+) = range(51)  # fmt: skip
+"""One replica: then `WIDTH` slots each of requests, ends, phases and who joins, then block counts by phase,
+then `LINES` bases and as many costs of a token of context (`costs.line_of`)."""
 
 RESTING, DECODING, READING = 0, 1, 2
 

@@ -13,7 +13,7 @@ from cotenant.policy.preemption import must_preempt, victim
 from cotenant.policy.sharing import stretched
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.core_steps import ADMIT, FINISH, FIRST, PREEMPT, least, steps_until
-from cotenant.simulation.costs import FS_PER_NS, step_fs
+from cotenant.simulation.costs import FS_PER_NS, line_of, step_fs
 from cotenant.simulation.load import NEVER
 
 _JUMP_FS = 4e17  # no jump is longer, not even tenfold stretched, so that no sum leaves 64 bits
@@ -183,6 +183,10 @@ def begin(state: Any, requests: Any, log: Any, replica: int) -> None:
     sequences = state[replica, at.SEQS]
     c0, c1, c2 = state[replica, at.C0], state[replica, at.C1], state[replica, at.C2]
     c3, c4, c5 = state[replica, at.C3], state[replica, at.C4], state[replica, at.C5]
+    table, lines = state[replica, at.LINES_AT], state[replica, at.LINES]
+    c0, c2 = line_of(
+        state[replica, table : table + lines], state[replica, table + lines : table + 2 * lines], sequences, c0, c2
+    )
     first_fs = step_fs(c0, c1, c2, c3, c4, c5, sequences, state[replica, at.CONTEXT], tokens, squares)
     state[replica, at.FIRST_FS] = first_fs
     state[replica, at.GROWTH_FS] = c2 * sequences

@@ -68,6 +68,7 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         request.model, estimate.gpu, engine=engine.name, version=version, format=served.format,
         tensor_parallel_size=settings.tensor_parallel_size, kv_cache_dtype=settings.kv_cache_dtype,
         kernel=served.kernel, batch_range=(1, max(2, min(seqs, _MOST))), context_range=(256, longest),
+        most_sequences=seqs,
     )  # fmt: skip
     cards = tuple((device.node, device.index) for device in replica.devices)
     rank = estimate.per_gpu[0]

@@ -9,7 +9,7 @@ one that reads prompts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 from cotenant.policy.ledger import blocks_of
 from cotenant.policy.sharing import ALONE, SLICES, SPATIAL
@@ -81,4 +81,4 @@ def _borrower(one: Hosting) -> Borrower:
 
 def _whole(costs: StepCosts) -> StepCosts:
     """In whole thousands of femtoseconds, so that parts of a turn are whole."""
-    return StepCosts(*(cost // ALONE * ALONE for cost in astuple(costs)))
+    return costs.each(lambda cost: cost // ALONE * ALONE)
