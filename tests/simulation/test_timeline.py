@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,20 @@ def test_one_request_by_hand() -> None:
     assert memory.kv_bytes == (0, 150, 0, 0)
     assert memory.fixed_bytes == (600,) * 4
     assert [(one.by, one.seconds) for one in found.starved] == [("a", 2.0)]
+
+
+def test_who_waits_to_the_end_has_come_and_waits() -> None:
+    """Two come at 0; one is answered from 1 to 2, nobody gets to the other. Both replicas know of both."""
+    one, other = (lived("a", [0, 0], [1, 1], [2, 2]) for _ in range(2))
+    nobody = np.zeros(2, np.bool_)
+    rest = replace(one.outcome, status=np.array([int(Status.FINISHED), int(Status.UNFINISHED)]),
+                   has_first=np.array([True, False]))  # fmt: skip
+    idle = replace(other.outcome, status=np.full(2, int(Status.UNFINISHED)), has_first=nobody)
+    lives = [replace(one, outcome=rest), replace(other, outcome=idle)]
+    (model,) = timeline(lives, end_s=4, capacity_bytes={"card": 2000}, parts=4).models
+    assert model.arrivals == (2, 0, 0, 0)
+    assert model.waiting == (2, 1, 1, 1)
+    assert model.running == (0, 1, 0, 0)
 
 
 def test_a_sleeper_starves_while_another_works() -> None:

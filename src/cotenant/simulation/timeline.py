@@ -47,7 +47,12 @@ def timeline(
     spells = [_spells(one, end_s) for one in lives]
     models = list(dict.fromkeys(one.model for one in lives))
     series = tuple(
-        _model(name, [(one, spell) for one, spell in zip(lives, spells, strict=True) if one.model == name], edges)
+        _model(
+            name,
+            [spell for one, spell in zip(lives, spells, strict=True) if one.model == name],
+            _never_begun([one for one in lives if one.model == name]),
+            edges,
+        )
         for name in models
     )
     return Timeline(
@@ -75,7 +80,7 @@ class _Spells:
 
 
 def _spells(one: Lived, end_s: float) -> _Spells:
-    """Who was never touched by this replica is left out, but for those who waited for the only one there was."""
+    """Of those whom this replica answered, or began to answer."""
     outcome, requests = one.outcome, one.requests
     status = outcome.status[: len(requests)]
     taken = (status != Status.REFUSED) & ((status != Status.UNFINISHED) | outcome.has_first[: len(requests)])
@@ -94,18 +99,30 @@ def _spells(one: Lived, end_s: float) -> _Spells:
     )  # fmt: skip
 
 
-def _model(name: str, lives: Sequence[tuple[Lived, _Spells]], edges: Floats) -> ModelSeries:
-    arrival = np.concatenate([spell.arrival for _, spell in lives])
-    first = np.concatenate([spell.first for _, spell in lives])
-    end = np.concatenate([spell.end for _, spell in lives])
-    came = np.histogram(arrival, bins=edges)[0] / (edges[1] - edges[0])
-    busy = sum((_mean(*spell.worked, edges) for _, spell in lives), np.zeros(len(edges) - 1)) / len(lives)
-    begun = np.concatenate([spell.begun for _, spell in lives])
-    written = np.concatenate([spell.written for _, spell in lives])
-    several = np.concatenate([spell.finished for _, spell in lives]) & (written > 1)
+def _never_begun(lives: Sequence[Lived]) -> Floats:
+    """When those came whom no replica of their model had answered at all when the replay ended."""
+    requests = lives[0].requests
+    touched = np.zeros(len(requests), np.bool_)
+    for one in lives:
+        outcome = one.outcome
+        touched |= (outcome.status != Status.UNFINISHED)[: len(requests)] | outcome.has_first[: len(requests)]
+    return np.asarray(requests.arrival_ns[~touched] * _NS)
+
+
+def _model(name: str, spells: Sequence[_Spells], waiting: Floats, edges: Floats) -> ModelSeries:
+    """Of one model; `waiting` are the arrivals of those who wait to the end."""
+    arrival = np.concatenate([spell.arrival for spell in spells])
+    first = np.concatenate([spell.first for spell in spells])
+    end = np.concatenate([spell.end for spell in spells])
+    came = np.histogram(np.concatenate([arrival, waiting]), bins=edges)[0] / (edges[1] - edges[0])
+    waited = _mean(arrival, first, edges) + _mean(waiting, np.full(len(waiting), edges[-1]), edges)
+    busy = sum((_mean(*spell.worked, edges) for spell in spells), np.zeros(len(edges) - 1)) / len(spells)
+    begun = np.concatenate([spell.begun for spell in spells])
+    written = np.concatenate([spell.written for spell in spells])
+    several = np.concatenate([spell.finished for spell in spells]) & (written > 1)
     pace = (end - first)[several] / (written[several] - 1)
     return ModelSeries(
-        name, _tuple(came), _tuple(_mean(arrival, first, edges)), _tuple(_mean(first, end, edges)), _tuple(busy),
+        name, _tuple(came), _tuple(waited), _tuple(_mean(first, end, edges)), _tuple(busy),
         _at(first[begun], (first - arrival)[begun], edges), _at(end[several], pace, edges),
     )  # fmt: skip
 
