@@ -182,3 +182,20 @@ def test_random_fleets_have_the_same_bytes(page: Page, tmp_path: Path) -> None:
         fleet = drawn_fleet(random.Random(seed))
         (tmp_path / "fleet.json").write_text(json.dumps(fleet))
         assert page.job("/api/plan", {"fleet": fleet}).body == printed("plan", str(tmp_path / "fleet.json"))
+
+
+def test_a_plan_is_replayed_under_another_fleets_traffic(page: Page) -> None:
+    """As the page asks once a slider was turned: the plan drawn stays as it is, moved by hand or not."""
+    fleet = json.loads((ROOT / "examples" / "a100-trio.json").read_text())
+    plan = page.job("/api/plan", {"fleet": fleet}).document
+    words = {"duration": "20s", "seed": 3}
+    same = page.job("/api/simulate", {"plan": plan, "fleet": fleet, **words})
+    assert same.document["models"] == page.job("/api/simulate", {"plan": plan, **words}).document["models"]
+    busier = json.loads(json.dumps(fleet))
+    for model in busier["models"]:
+        model["traffic"]["requests_per_second"] = 3 * model["traffic"]["requests_per_second"]
+    more = page.job("/api/simulate", {"plan": plan, "fleet": busier, **words}).document
+    assert [one["id"] for one in more["replicas"]] == [one["id"] for one in plan["replicas"]]
+    for before, after in zip(same.document["models"], more["models"], strict=True):
+        assert after["requests"] > before["requests"]
+    assert page.post("/api/simulate", words).status == 422

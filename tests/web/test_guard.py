@@ -119,3 +119,14 @@ def test_a_websocket_is_turned_away(page: Page) -> None:
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     assert b" 101 " not in page.raw(head.replace(b"Upgrade\r\n", b"Upgrade, close\r\n", 1)).split(b"\r\n")[0]
+
+
+def test_head_is_answered_as_get_without_its_body(page: Page) -> None:
+    """Watchers of a server ask so: the same status and headers, nothing else."""
+    for path in ("/", "/static/main.js", "/api/catalogue", "/api/openapi.json", "/nothing"):
+        whole, head = page.get(path), page.ask("HEAD", path)
+        assert head.status == whole.status
+        assert head.body == b""
+        assert head.headers["content-length"] == whole.headers["content-length"]
+    ticket = page.post("/api/plan", {"fleet": {}}).document["job"]
+    assert page.ask("HEAD", f"/api/jobs/{ticket}/events").headers["content-type"].startswith("text/event-stream")

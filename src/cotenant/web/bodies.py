@@ -90,7 +90,8 @@ class PlanBody(Body):
 
 
 class SimulateBody(Body):
-    """A plan or a fleet to be replayed, as `cotenant simulate` does."""
+    """A plan or a fleet to be replayed, as `cotenant simulate` does. Both: that plan, as it is, under the traffic
+    of that fleet."""
 
     plan: Json | None = None
     fleet: Json | str | None = None

@@ -138,7 +138,10 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        await self._app(scope, whole, dressed)
+        if scope["method"] == "HEAD":
+            await self._app({**scope, "method": "GET"}, whole, _head_alone(dressed))
+        else:
+            await self._app(scope, whole, dressed)
 
     async def _body(self, scope: Scope, receive: Receive, held: list[int]) -> bytes | None:
         """The body; None where the client went away. `held` is told of every part that stays in memory."""
@@ -158,6 +161,21 @@ class Guard:
                     raise _TooLongError
                 more = message.get("more_body", False)
         return b"".join(parts)
+
+
+def _head_alone(send: Send) -> Send:
+    """Only the head of an answer to GET; what streams ends there."""
+    ended = False
+
+    async def head(message: Message) -> None:
+        nonlocal ended
+        if message["type"] == "http.response.start":
+            await send(message)
+        elif not ended:
+            ended = True
+            await send({"type": "http.response.body", "body": b""})
+
+    return head
 
 
 class _TooLongError(Exception):

@@ -38,8 +38,8 @@ def _asked(state: State, router: APIRouter) -> None:
     @router.post("/simulate", response_model=bodies.JobTicket, status_code=202)
     async def simulate(body: bodies.SimulateBody, request: Request) -> Response:
         """Replay a plan against its traffic."""
-        if (body.plan is None) == (body.fleet is None):
-            return refusal(422, "either a plan or a fleet is replayed", path="$")
+        if body.plan is None and body.fleet is None:
+            return refusal(422, "a plan or a fleet is replayed, or a plan under another fleet's traffic", path="$")
         return submitted(state, request, "simulate", body.model_dump(exclude_none=True))
 
 

@@ -138,10 +138,12 @@ function keepPicked(plan) {
   return plan.replicas.some((one) => one.id === picked) ? picked : (plan.replicas[0]?.id ?? null);
 }
 
+/** The plan that is drawn, moved by hand or not, under the fleet's traffic as the sliders have it. */
 export const replay = guarded(async () => {
   const { fleet, policy, seed, conditions, stale, catalogue } = get();
   const [plan, before] = [standing(), subject()];
-  const played = !plan || stale || !catalogue.policies_of_plans.includes(policy) ? { fleet } : { plan };
+  const placed = plan && catalogue.policies_of_plans.includes(policy); // others place the fleet anew
+  const played = !placed ? { fleet } : stale ? { plan, fleet } : { plan };
   const found = await work("replay", "simulate", { ...played, policy, seed, ...said(conditions) });
   if (!found) return;
   if (changedSince(before)) sayChanged();
