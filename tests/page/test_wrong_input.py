@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.page.conftest import slide, state, until
+from tests.page.conftest import fits_the_width, picture, slide, state, until
 from tests.page.test_page import add_card
 
 Open = Callable[..., Any]
@@ -29,3 +29,55 @@ def test_a_replay_is_of_the_plan_drawn(open_page: Open) -> None:
     assert body["fleet"] == state(page, "fleet")
     code = next(one for one in body["plan"]["replicas"] if one["id"] == "code")
     assert code["devices"][0]["type"] == "L4"
+
+
+def test_a_card_that_is_none_is_said_with_the_nearest(open_page: Open, size: str) -> None:
+    page = open_page(size)
+    page.fill("#add-card", "L44")
+    page.wait_for_selector(".cards [role=alert] >> text=Did you mean L4")
+    page.keyboard.press("Enter")
+    assert len(state(page, "fleet.gpus")) == 1
+    page.fill("#add-card", "zzzzzzzzzzzz")
+    page.wait_for_selector(".cards [role=alert] >> text=No card in the catalogue is called zzzzzzzzzzzz.")
+    fits_the_width(page)
+
+
+def test_a_price_and_a_number_that_are_none_are_said(open_page: Open) -> None:
+    page = open_page()
+    before = state(page, "fleet.gpus")
+    number, price = page.locator(".pool-row input[type=number]"), page.locator(".pool-row input[type=text]")
+    for field, typed, said in (
+        (number, "-3", "-3 is no number of cards"), (number, "1.5", "1.5 is no number"),
+        (price, "-1", "-1 is no price"), (price, "cheap", "cheap is no price"),
+    ):  # fmt: skip
+        shown = field.input_value()
+        field.fill(typed)
+        field.press("Enter")
+        field.blur()
+        page.wait_for_selector(f".pool [role=alert] >> text={said}")
+        assert field.input_value() == shown
+        assert state(page, "fleet.gpus") == before
+    picture(page, "desk-wrong-price")
+    price.fill("1.29")
+    price.blur()
+    until(page, "now.fleet.gpus[0].price === '$1.29/h'")
+    assert page.locator(".pool [role=alert]").count() == 0
+
+
+def test_utilisation_is_a_slider_of_every_engine_that_has_one(open_page: Open) -> None:
+    """SGLang calls it mem_fraction_static; Ollama has none."""
+    page = open_page()
+    fleet = """gpus: [{type: L40S, count: 2}]
+models:
+  - {name: a, model: Qwen/Qwen3-8B, engine: sglang, traffic: {concurrent: 4, context_tokens: {p95: 2000}}}
+  - {name: b, model: Qwen/Qwen3-8B, engine: ollama, traffic: {concurrent: 4, context_tokens: {p95: 2000}}}
+"""
+    page.evaluate("(text) => { import('/static/actions.js').then((actions) => actions.solve(text)); }", fleet)
+    until(page, "now.plan?.replicas.some((one) => one.engine.startsWith('sglang'))")
+    page.click(".label[data-replica=b]")
+    assert page.locator("#knob-utilisation").count() == 0
+    page.click(".label[data-replica=a]")
+    page.wait_for_selector("[title=mem_fraction_static] #knob-utilisation")
+    slide(page, "utilisation", 40)
+    until(page, "now.answers.a")
+    assert state(page, "answers.a.document.settings.gpu_memory_utilization") == 0.4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -90,3 +91,40 @@ def test_drafts_adapters_and_checkpoints_may_be_hub_ids() -> None:
     checked_fleet({"models": [{"quantization": ["fp8", {"awq-int4": "owner/model-awq"}]}]})
     for odd in (None, 7, [], {}, {"models": 7}, {"models": [7, {}]}, {"models": [{"adapters": 7, "traffic": 7}]}):
         checked_fleet(odd)
+
+
+def test_a_page_is_not_told_of_folders_and_error_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the hub's silence means for a page: no folder here, no variable, no raw number of the system."""
+    from cotenant.edge import models
+    from cotenant.errors import HubError
+
+    def silent(name: str) -> None:
+        raise HubError(
+            f"the hub cannot be reached for {name}: [Errno -2] Name or service not known",
+            hint="use a catalogue name, a downloaded folder or a .gguf file",
+        )
+
+    monkeypatch.setattr(models, "open_named", silent)
+    with pytest.raises(HubError) as caught:
+        opener({})("some/thing")
+    assert caught.value.message == "the hub cannot be reached for some/thing: Name or service not known"
+    assert "folder" not in caught.value.hint
+    assert "upload" in caught.value.hint
+
+
+def test_every_share_of_a_card_is_taken_by_its_engine() -> None:
+    """The slider `utilisation` stands where an engine has such a flag, and there alone."""
+    import cotenant
+    from cotenant.errors import CotenantError
+    from cotenant.web.catalogue import catalogue_document
+
+    told = {one["id"]: one["utilisation"] for one in catalogue_document()["engines"]}
+    assert told["sglang"] == "mem_fraction_static"
+    assert told["tgi"] == "cuda_memory_fraction"
+    for engine, option in told.items():
+        asked: dict[str, Any] = {"gpu": "L40S", "engine": engine, "gpu_memory_utilization": 0.7}
+        if option is None:
+            with pytest.raises(CotenantError, match="takes no share"):
+                cotenant.estimate("Qwen/Qwen3-8B", **asked)
+        else:
+            assert cotenant.estimate("Qwen/Qwen3-8B", **asked).settings.gpu_memory_utilization == 0.7

@@ -14,6 +14,8 @@ _HUB = re.compile(r"(?P<id>[\w][\w.-]{0,95}/[\w][\w.-]{0,95})(?:@[\w.-]{1,100})?
 _FILES = (".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".yaml", ".csv")
 _HINT = "a name of the catalogue, a hub id (OWNER/NAME), or the id of an upload"
 
+_UPLOAD_HINT = "use a name of the catalogue, or upload the model's config.json or GGUF file"
+
 Find = Callable[[str], LoadedModel]
 
 
@@ -52,12 +54,24 @@ def opener(known: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel]:
             return known[name]
         if UPLOAD.fullmatch(name):
             raise UnknownModelError(f"no upload {name}: it was forgotten, or never came", hint="upload it again")
-        found = open_named(name)
+        try:
+            found = open_named(name)
+        except InputError as error:
+            raise _for_a_page(error) from None
         if found is None:
             raise UnknownModelError(f"no model {name[:80]!r} that a page may ask for", hint=_HINT)
         return found
 
     return load
+
+
+def _for_a_page(error: InputError) -> InputError:
+    """The same refusal without what only a command can do: who asks has no folder here and sets no variable."""
+    if isinstance(error, InputErrors):
+        return error
+    message = re.sub(r"\[Errno -?\d+\] ", "", error.message)
+    plain = "folder" not in error.hint and "HF_" not in error.hint
+    return type(error)(message, hint=error.hint if plain else _UPLOAD_HINT, path=error.path)
 
 
 def no_trace(name: str) -> NoReturn:

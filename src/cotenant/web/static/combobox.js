@@ -33,7 +33,7 @@ export function Combobox({ id, label, hint, find, take, none }) {
     <ul id=${`${id}-list`} role="listbox" aria-label=${label} hidden=${!open || !rows.length} tabindex="-1">
       ${rows.map((row, number) => html`<li key=${row.key} id=${`${id}-${number}`} role="option" aria-selected=${number === chosen} aria-disabled=${Boolean(row.off)}
         onPointerDown=${(event) => event.preventDefault()} onClick=${() => choose(row)}><span>${row.title}</span><small>${row.note}</small></li>`)}</ul>
-    ${open && text && !rows.length && html`<p class="quiet small">${none}</p>`}
+    ${text.trim() && !find(text).length && html`<p class="warn small" role="alert">${typeof none === "function" ? none(text.trim()) : none}</p>`}
   </div>`;
 }
 
@@ -42,4 +42,27 @@ export function search(rows, text, most = 40) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = (row) => words.every((word) => [row.name, ...(row.aliases ?? [])].some((name) => name.toLowerCase().includes(word)));
   return rows.filter(fits).slice(0, most);
+}
+
+/** The name of `rows` that is written most like `text` (or one of its other names is); "" where none is near. */
+export function nearest(rows, text) {
+  const word = text.toLowerCase();
+  let [best, least] = ["", Math.max(2, Math.ceil(0.4 * word.length)) + 1];
+  for (const row of rows)
+    for (const name of [row.name, ...(row.aliases ?? [])]) {
+      const far = distance(word, name.toLowerCase().slice(0, 60));
+      if (far < least) [best, least] = [row.name, far];
+    }
+  return best;
+}
+
+/** Letters to change, add or leave out. */
+function distance(a, b) {
+  let row = Array.from({ length: b.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) next[j] = Math.min(next[j - 1] + 1, row[j] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
+    row = next;
+  }
+  return row[b.length];
 }

@@ -1,6 +1,7 @@
 /** Sliders: what one replica would take if its traffic, precision or settings were others. Answers come as they move. */
 import { contextOf, move, standing, turn, turnHeadroom, turnHeld } from "./actions.js";
-import { scene, settingOf } from "./scene.js";
+import { engineOf, scene, settingOf } from "./scene.js";
+import { get } from "./store.js";
 import { count, percent, shareOf } from "./units.js";
 import { html, t } from "./view.js";
 
@@ -38,7 +39,7 @@ function OfModel({ model, replica, tuned, formats }) {
   const turned = (knob, value, at) => turn(model.name, knob, value, at);
   const wished = model.quantization?.length === 1 ? model.quantization[0] : null;
   const format = wished === null ? "" : typeof wished === "string" ? wished : Object.keys(wished)[0];
-  const vllm = replica.engine.startsWith("vllm");
+  const share = engineOf(get().catalogue, replica)?.utilisation; // what the engine calls it; null where it has none
   return html`
     <${Slider} id="context" label=${t("context")} min=${7} max=${17} step=${0.05} value=${Math.log2(Math.max(128, context))} text=${t("tokens", { n: count(context) })}
       onTurn=${(value, at) => turned("context", Math.round(2 ** value), at)} />
@@ -49,13 +50,13 @@ function OfModel({ model, replica, tuned, formats }) {
       options=${[["", t("planned", { format: replica.quantization })], ...formats.map((one) => [one.name, one.name])]} />
     <${Choice} id="kv-dtype" label=${t("kvDtype")} value=${model.kv_cache_dtype?.[0] ?? ""} onTurn=${(value, at) => turned("kvDtype", value, at)}
       options=${[["", t("planner")], ...KV.map((one) => [one, one === "auto" ? t("auto") : one])]} />
-    ${vllm && html`<${Slider} id="utilisation" label=${t("utilisation")} min=${4} max=${98} step=${1} value=${Math.round(100 * (tuned.utilisation ?? replica.gpu_memory_utilization ?? 0.9))}
+    ${share && html`<${Slider} id="utilisation" label=${t("utilisation")} title=${share} min=${4} max=${98} step=${1} value=${Math.round(100 * (tuned.utilisation ?? replica.gpu_memory_utilization ?? 0.9))}
       text=${tuned.utilisation === undefined ? t("byTraffic") : tuned.utilisation.toFixed(2)} onTurn=${(value, at) => turned("utilisation", value / 100, at)}
       reset=${tuned.utilisation === undefined ? null : () => turned("utilisation", undefined)} />`}`;
 }
 
-function Slider({ id, label, min, max, step, value, text, onTurn, reset }) {
-  return html`<div class="knob"><label for=${`knob-${id}`}>${label}</label><output for=${`knob-${id}`}>${text}${reset && html` <button class="plain x" onClick=${reset} aria-label=${t("undoMove")}>×</button>`}</output>
+function Slider({ id, label, title, min, max, step, value, text, onTurn, reset }) {
+  return html`<div class="knob" title=${title}><label for=${`knob-${id}`}>${label}</label><output for=${`knob-${id}`}>${text}${reset && html` <button class="plain x" onClick=${reset} aria-label=${t("undoMove")}>×</button>`}</output>
     <input id=${`knob-${id}`} type="range" min=${min} max=${max} step=${step} value=${value} aria-valuetext=${text}
       onInput=${(event) => onTurn(Number(event.target.value), event.timeStamp || performance.now())} /></div>`;
 }

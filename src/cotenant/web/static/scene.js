@@ -6,6 +6,9 @@ export const TERMS = ["weights", "kv_cache", "activations", "runtime"];
 /** What a fleet says of a setting, or means where it leaves it out. */
 export const settingOf = ({ fleet, catalogue }, name) => fleet[name] ?? catalogue.defaults[name];
 
+/** The row of the catalogue for a replica's engine, which is NAME or NAME@VERSION. */
+export const engineOf = (catalogue, replica) => catalogue?.engines.find((one) => one.id === replica.engine.split("@")[0]);
+
 export const cardKey = (card) => `${card.type} ${card.node}.${card.index}`;
 
 /** Cards in order, each {key, type, node, index, capacity, used, price, spare, parts: [{id, model, colour, terms}],
