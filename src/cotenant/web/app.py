@@ -26,6 +26,7 @@ from cotenant.web.shelf import UPLOAD_BYTES
 from cotenant.web.state import Options, State
 from cotenant.web.strict import StrictRoute, answer_errors, refusal
 
+_NOW = {"cache-control": "no-store"}
 _MIB = 2**20
 _BODY_BYTES = {
     "": 8 * _MIB, "/api/estimate": _MIB, "/api/explain": 32 * _MIB, "/api/models": 4 * UPLOAD_BYTES // 3 + _MIB,
@@ -90,6 +91,11 @@ def _facts(state: State) -> APIRouter:
         """Models, cards, precisions, engines, targets, policies and examples."""
         return packed_answer(request, await state.catalogue(), "no-cache")
 
+    @router.get("/opens", response_model=dict[str, Any])
+    async def opens() -> Response:
+        """The file of `cotenant ui FLEET|PLAN`: `{name, fleet}` or `{name, plan}`, or nothing."""
+        return Response(written(state.options.opens or {}), media_type="application/json", headers=_NOW)
+
     @router.post("/estimate", response_model=dict[str, Any])
     async def estimate(body: bodies.EstimateBody, request: Request) -> Response:
         """What one replica takes of a card: the bytes of `cotenant estimate --json`."""
@@ -107,6 +113,6 @@ def _facts(state: State) -> APIRouter:
             return refusal(404, "no gateway was named", "cotenant ui --gateway http://127.0.0.1:8080")
         key = request.headers.get("x-gateway-key") or None
         told = await state.outside(partial(state.gateway.document, key))
-        return Response(written(told), media_type="application/json", headers={"cache-control": "no-store"})
+        return Response(written(told), media_type="application/json", headers=_NOW)
 
     return router

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.web.assets import Asset, Assets, asset_of
@@ -35,6 +35,7 @@ class Options:
     names: tuple[str, ...] = ()
     bounds: Bounds = field(default_factory=Bounds)
     quick_s: float = 10.0
+    opens: Mapping[str, Any] | None = None  # what the page begins with, as `opened_file` says
     warm: bool = False  # whether the page's first questions are answered before anybody asks
 
 
@@ -72,7 +73,11 @@ class State:
 
     async def warm(self) -> None:
         """Answer what every page asks first: what there is to choose from, and the plan that it opens with."""
-        asked = {"fleet": first_example(), "seed": 0, "replay": False, "why": False}
+        opens = self.options.opens or {"fleet": first_example()}
+        if "fleet" not in opens:
+            await self.catalogue()
+            return
+        asked = {"fleet": opens["fleet"], "seed": 0, "replay": False, "why": False}
         self.board.submit("the page's own", "plan", asked, {}, question_key("plan", asked))
         await self.catalogue()
 

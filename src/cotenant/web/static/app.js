@@ -1,5 +1,5 @@
 /** The whole screen: models, bars, cards, and what may be asked of the plan below them. */
-import { copyLink, solve } from "./actions.js";
+import { copyLink, open as openText, openFile } from "./actions.js";
 import { Cards } from "./cards.js";
 import { Figures } from "./figures.js";
 import { Knobs } from "./knobs.js";
@@ -8,7 +8,7 @@ import { scene } from "./scene.js";
 import { Stage } from "./stage.js";
 import { get, set } from "./store.js";
 import { Tabs } from "./tabs.js";
-import { html } from "./view.js";
+import { html, useRef } from "./view.js";
 import { speak, t } from "./words.js";
 
 export function App({ state }) {
@@ -40,25 +40,26 @@ function Waiting({ tall }) {
   return html`<div class=${tall ? "skeleton tall" : "skeleton"} aria-hidden="true"><i></i><i></i><i></i></div>`;
 }
 
+const FILE = "a file"; // no example has a name with a blank
+
 function Top({ state }) {
   const examples = state.catalogue?.examples ?? [];
+  const input = useRef(null);
   const open = async (event) => {
     const chosen = examples.find((one) => one.name === event.target.value);
+    if (event.target.value === FILE) input.current.click();
     event.target.value = "";
     if (!chosen) return;
-    const { fleet, plan, checked, answers, tune } = get();
-    set({ fleet: null, plan: null, checked: null, answers: {}, tune: {}, tab: "plan" });
-    history.replaceState(null, "", location.pathname);
-    await solve(chosen.fleet);
-    if (!get().fleet) set({ fleet, plan, checked, answers, tune }); // cancelled, or refused
+    await openText(chosen.fleet);
   };
   return html`<header class="top">
     <span class="brand"><img src="/static/icon.svg" alt="" width="22" height="22" /> <h1>Cotenant</h1></span>
     <span class="tagline">${t("tagline")}</span>
     <span class="grow"></span>
     <label class="compact"><span class="unseen">${t("example_")}</span>
-      <select onChange=${open} value=""><option value="">${t("load")}</option>
+      <select onChange=${open} value=""><option value="">${t("load")}</option><option value=${FILE}>${t("ownFile")}</option>
         ${examples.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}</option>`)}</select></label>
+    <input type="file" id="open-file" class="unseen" tabindex="-1" ref=${input} accept=".yaml,.yml,.json" aria-label=${t("ownFile")} onChange=${({ target }) => { if (target.files[0]) openFile(target.files[0]); target.value = ""; }} />
     <button class="plain" onClick=${copyLink} disabled=${!state.fleet}>${t("share_link")}</button>
     <button class="plain" onClick=${flipTheme} aria-label=${`${t("theme")}: ${t(isDark() ? "light" : "dark")}`} title=${t("theme")}>${isDark() ? "☀" : "☾"}</button>
     <button class="plain" onClick=${flipLanguage} aria-label=${t("language")} lang=${state.lang === "zh" ? "en" : "zh"}>${state.lang === "zh" ? "EN" : "中文"}</button>

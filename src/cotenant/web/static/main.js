@@ -1,7 +1,7 @@
 /** Starts the page: the link's state or the first example, then the catalogue, then the answer. */
 import { ask } from "./api.js";
 import { App } from "./app.js";
-import { blame, solve, stopWork } from "./actions.js";
+import { blame, openPlan, solve, stopWork, took } from "./actions.js";
 import { decode } from "./link.js";
 import { get, listen, set } from "./store.js";
 import { html, render } from "./view.js";
@@ -48,6 +48,18 @@ async function linked(broken) {
   }
 }
 
+/** What `cotenant ui` was started with, if anything. */
+async function openOwn() {
+  const own = await ask("opens");
+  try {
+    if (own.plan) openPlan(own.plan);
+  } catch (error) {
+    blame(error);
+  }
+  if (own.fleet) await solve(own.fleet);
+  return Boolean(get().fleet);
+}
+
 async function start() {
   const theme = kept("theme");
   if (theme) document.documentElement.dataset.theme = theme;
@@ -57,12 +69,22 @@ async function start() {
   if (link) set(link);
   const catalogue = await ask("catalogue");
   set({ catalogue });
+  if (!link && (await openOwn())) return;
+  const refused = get().faults; // it is said beside the example
   if (!link) await solve(catalogue.examples.find((one) => one.name === catalogue.first_example)?.fleet ?? catalogue.examples[0].fleet);
   else if (!link.plan) await solve();
+  if (refused.length) set({ faults: refused });
   if (fault) blame(fault);
 }
 
 start().catch(blame);
+addEventListener("dragover", (event) => event.dataTransfer?.types.includes("Files") && event.preventDefault());
+addEventListener("drop", (event) => {
+  const file = event.dataTransfer?.files[0];
+  if (!file || event.defaultPrevented) return; // the models' own place takes several
+  event.preventDefault();
+  if (get().catalogue) took(file);
+});
 addEventListener("hashchange", async () => {
   const link = await linked(blame);
   if (!link) return;

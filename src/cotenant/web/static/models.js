@@ -1,5 +1,5 @@
 /** On the left: what must be served. */
-import { addModel, askHub, contextOf, removeModel, upload } from "./actions.js";
+import { addModel, askHub, contextOf, removeModel, took } from "./actions.js";
 import { Combobox, search } from "./combobox.js";
 import { set } from "./store.js";
 import { count, parameters } from "./units.js";
@@ -43,7 +43,7 @@ function Row({ model, colour, catalogue, picked, plan }) {
 
 function Drop() {
   const [over, setOver] = useState(false);
-  const take = (files) => [...files].slice(0, 8).reduce((before, file) => before.then(() => upload(file)), Promise.resolve());
+  const take = (files) => [...files].slice(0, 8).reduce((before, file) => before.then(() => took(file)), Promise.resolve());
   return html`<div class=${over ? "drop over" : "drop"} onDragOver=${(event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)}
       onDrop=${(event) => { event.preventDefault(); setOver(false); take(event.dataTransfer.files); }}>
     <span>${t("drop")} </span><label class="file"><input type="file" accept=".json,.gguf" onChange=${(event) => { take(event.target.files); event.target.value = ""; }} /><span>${t("browse")}</span></label>
