@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Known = Mapping[str, LoadedModel]
 CONDITIONS = ("timeout", "fail", "residency", "dispatch", "preempt")
 Tell = Callable[[Mapping[str, Any]], None]
-"""Told what is being done: `message`, and what is known by then (`cost`, `bound`, `gap`)."""
+"""Told what is being done: `message`, and what is known by then (`cost`, `bound`, `gap`, and whether they are
+`priced`, in dollars an hour, or count cards)."""
 
 
 def plan_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
@@ -42,7 +43,8 @@ def plan_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
         fleet, seed=asked.get("seed") or 0, replay=bool(asked.get("replay")), why=bool(asked.get("why")),
         time_limit=asked.get("time_limit"), progress=lambda words: tell({"message": words}),
     )  # fmt: skip
-    tell({"message": "planned", "cost": found.objective_value, "bound": found.lower_bound, "gap": found.gap})
+    figures = {"cost": found.objective_value, "bound": found.lower_bound, "gap": found.gap}
+    tell({"message": "planned", **figures, "priced": found.cost_per_hour is not None})
     return written(plan_document(found, catalogue=VERSION))
 
 
@@ -65,7 +67,8 @@ def first_look(fleet: Fleet, tell: Tell) -> None:
     value = greedy.objective_value
     if len(greedy.placed) == len(fleet.models) and value > 0:
         bound = min(bound, value)
-        tell({"message": "a first plan is known", "cost": value, "bound": bound, "gap": (value - bound) / value})
+        figures = {"cost": value, "bound": bound, "gap": (value - bound) / value, "priced": problem.priced}
+        tell({"message": "a first plan is known", **figures})
 
 
 def simulate_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:

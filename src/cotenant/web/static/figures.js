@@ -1,6 +1,7 @@
 /** The answer in one line: cost, bound, gap, what stays free, beside the usual sizing; and the button that solves. */
 import { solve, standing, stopWork } from "./actions.js";
 import { count, dollars, percent } from "./units.js";
+import { progressText } from "./progress.js";
 import { html, t } from "./view.js";
 
 const cardsText = (n) => (n === 1 ? t("cardNumber") : t("cardsNumber", { n: count(n) }));
@@ -15,7 +16,7 @@ export function Figures({ state, cards }) {
       ${busy
         ? html`<button class="main" onClick=${stopWork}>${t("cancel")}</button>`
         : html`<button class="main" onClick=${() => solve()} disabled=${!state.fleet?.models.length || !state.fleet?.gpus.length}>${t("solve")}</button>`}
-      <span class="quiet small">${busy ? (work.lines.at(-1) ?? t("solving")) : checked ? t("moved") : stale ? t("stale") : plan ? t("solved") : ""}</span>
+      <span class="quiet small">${busy ? (work.lines.length ? progressText(work.lines.at(-1), state.lang) : t("solving")) : checked ? t("moved") : stale ? t("stale") : plan ? t("solved") : ""}</span>
     </div>
   </div>
   ${strained.length > 0 && html`<p class="warn small">${strained.map((one) => t("strained", { name: one.model, targets: one.targets.join(", "), neighbours: one.neighbours.join(", ") })).join(" ")}</p>`}`;
@@ -43,7 +44,7 @@ function answers(state, cards) {
 }
 
 function progress(work) {
-  const say = (value) => (value === null || value === undefined ? "…" : Number(value).toFixed(2));
+  const say = (value) => (value === null || value === undefined ? "…" : work.priced ? dollars(Number(value)) : work.priced === false ? cardsText(Math.ceil(value - 1e-9)) : Number(value).toFixed(2));
   return html`<div><dt>${t("cost")}</dt><dd>${say(work.cost)}</dd></div><div><dt>${t("bound")}</dt><dd>${say(work.bound)}</dd></div>
     <div><dt>${t("gap")}</dt><dd>${work.gap === null || work.gap === undefined ? "…" : percent(work.gap)}</dd></div>
     <div class="bar-wait"><progress aria-label=${t("solving")}></progress></div>`;

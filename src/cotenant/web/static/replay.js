@@ -1,6 +1,7 @@
 /** The simulator's answer: who kept its targets, and how it went over time. */
 import { replay, stopWork } from "./actions.js";
 import { Plot } from "./plot.js";
+import { progressText } from "./progress.js";
 import { get, set } from "./store.js";
 import { count, percent, seconds } from "./units.js";
 import { html, t, useState } from "./view.js";
@@ -14,7 +15,7 @@ export function Replay({ state }) {
   return html`<form class="bar-form" onSubmit=${(event) => { event.preventDefault(); replay(); }}>
       <label class="compact">${t("policy")} <select id="policy" value=${policy} onChange=${(event) => set({ policy: event.target.value })}>${(catalogue.policies ?? ["static"]).map((one) => html`<option key=${one}>${one}</option>`)}</select></label>
       <label class="compact">${t("seed")} <input id="seed" type="number" min="0" value=${seed} onChange=${(event) => set({ seed: Math.max(0, Number.parseInt(event.target.value, 10) || 0) })} /></label>
-      ${busy ? html`<button type="button" class="main" onClick=${stopWork}>${t("cancel")}</button><progress aria-label=${t("replaying")}></progress><span class="quiet small">${work.lines.at(-1) ?? t("replaying")}</span>`
+      ${busy ? html`<button type="button" class="main" onClick=${stopWork}>${t("cancel")}</button><progress aria-label=${t("replaying")}></progress><span class="quiet small">${work.lines.length ? progressText(work.lines.at(-1), state.lang) : t("replaying")}</span>`
         : html`<button class="main" disabled=${!state.plan}>${t("replay")}</button><span class="quiet small">${t("replayHint")}</span>`}
       <${Conditions} state=${state} />
     </form>
