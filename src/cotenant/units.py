@@ -119,9 +119,10 @@ def format_gib(size: int, *, digits: int = 2) -> str:
 def format_seconds(seconds: float) -> str:
     """``1.23 s``, ``80 ms``, ``12 us`` or ``2.5 h``, three significant digits."""
     if seconds >= 7200:
-        return f"{seconds / 3600:.3g} h"
+        hours = seconds / 3600
+        return f"{hours:.3g} h" if hours < 999.5 else f"{hours:.0f} h"
     if seconds >= 1:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.3g} s" if seconds < 999.5 else f"{seconds:.0f} s"
     if seconds >= 1e-3:
         return f"{seconds * 1e3:.3g} ms"
     return f"{seconds * 1e6:.3g} us"

@@ -99,3 +99,19 @@ def test_an_unreadable_place_is_an_input_error(tmp_path):
         store.read_json(tmp_path)
     with pytest.raises(InputError, match="cannot lock"):
         store.update_json(Path("/proc/nowhere/x.json"), lambda value: value)
+
+
+def test_a_new_file_follows_the_umask_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        new = tmp_path / "new.json"
+        store.write_atomic(new, b"1")
+        assert new.stat().st_mode & 0o777 == 0o640
+        new.chmod(0o604)
+        store.write_atomic(new, b"2")
+        assert new.stat().st_mode & 0o777 == 0o604
+        kept = tmp_path / "keys.json"
+        store.write_atomic(kept, b"3", private=True)
+        assert kept.stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)

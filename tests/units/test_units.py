@@ -140,3 +140,10 @@ def test_no_value_breaks_a_reading(value: object) -> None:
     ):  # fmt: skip
         with suppress(InputError):
             assert parse(value) >= 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(999.4, "999 s"), (999.5, "1000 s"), (1330.0, "1330 s"), (1e8, "27778 h")]
+)
+def test_durations_are_never_powers_of_ten(seconds: float, text: str) -> None:
+    assert units.format_seconds(seconds) == text

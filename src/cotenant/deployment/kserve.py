@@ -14,6 +14,7 @@ from cotenant.deployment.kubernetes import config_map, mig_machine_notes, whole_
 from cotenant.deployment.launch import launches
 from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
 from cotenant.deployment.quoting import to_yaml
+from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 
@@ -28,6 +29,7 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
         SECRET_NOTE,
         *mig_machine_notes(found),
         *_folded_notes(found),
+        *_adapter_notes(found),
         *local_notes([one for cell in found for one in cell.launches]),
     )
     return tuple(made), notes
@@ -41,6 +43,24 @@ def _folded_notes(found: Sequence[Cell]) -> tuple[str, ...]:
         for one in cell.launches
         if one.replica.also_serves
     )
+
+
+def _adapter_notes(found: Sequence[Cell]) -> tuple[str, ...]:
+    """They have no host of their own either."""
+    return tuple(
+        f"{' and '.join(adapter.name for adapter in one.replica.adapters)}: asked for at {cell.name}, by that name"
+        for cell in found
+        for one in cell.launches
+        if one.replica.adapters
+    )
+
+
+def _apart(plan: Plan, cell: Cell) -> dict[str, Any]:
+    """KServe labels the pods of a service with its name; a second cell of the model is on other kinds of card."""
+    if cell.count < 2 or cell.launches[0].replica.model not in spread_models(plan):
+        return {}
+    label = {"serving.kserve.io/inferenceservice": cell.name}
+    return {"topologySpreadConstraints": [on_different_machines(cell.count, label)]}
 
 
 def _documents(plan: Plan, cell: Cell) -> str:
@@ -58,6 +78,7 @@ def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
         "maxReplicas": 2 * cell.count,
         "containers": [predictor | {"name": "kserve-container"}],
         **({} if one.mig_profiles else {"affinity": large_enough(max(card_bytes(plan, cell)))}),
+        **_apart(plan, cell),
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "terminationGracePeriodSeconds": 120,
         "volumes": volumes(cell.launches, cell.name, weights_bytes(plan, one.replica.id)),

@@ -20,6 +20,7 @@ from cotenant.deployment.launch import Launch, launches, slugs, with_own_ports
 from cotenant.deployment.monitoring import autoscaler, monitoring
 from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
 from cotenant.deployment.quoting import Lines, to_yaml
+from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
@@ -128,6 +129,7 @@ def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: 
         **({"initContainers": sidecars} if sidecars else {}),
         "containers": [last],
         **pod,
+        **_apart(plan, cell, ports),
         "tolerations": [{"key": _PLUGIN, "operator": "Exists", "effect": "NoSchedule"}],
         "terminationGracePeriodSeconds": 120,
         "volumes": volumes(cell.launches, cell.name, weights),
@@ -144,6 +146,17 @@ def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: 
             "template": {"metadata": {"labels": {**labels, **PART_OF, **serves}}, "spec": spec},
         },
     }
+
+
+def _apart(plan: Plan, cell: Cell, ports: Mapping[str, int]) -> Spec:
+    """Over every pod that serves the model, whichever cell it is of."""
+    counts = spread_models(plan)
+    found = [
+        on_different_machines(counts[one.replica.model], {f"cotenant/model-{ports[one.name]}": "serves"})
+        for one in cell.launches
+        if one.replica.model in counts
+    ]
+    return {"topologySpreadConstraints": found} if found else {}
 
 
 def config_map(cell: Cell) -> Spec:

@@ -15,6 +15,7 @@ from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
 from cotenant.deployment.launch import Launch, launches
 from cotenant.deployment.pods import PART_OF, SECRET, SECRET_KEY, large_enough, volumes
 from cotenant.deployment.quoting import Lines, to_yaml
+from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
@@ -164,6 +165,10 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
         },
         "volumeMounts": [{"name": "downloads", "mountPath": _DOWNLOADS}, {"name": "shm", "mountPath": "/dev/shm"}],
     }
+    label = {"cotenant/model": cell.name}
+    apart: dict[str, Any] = {}
+    if cell.count > 1 and one.replica.model in spread_models(plan):
+        apart = {"topologySpreadConstraints": [on_different_machines(cell.count, label)]}
     downloads = volumes((), cell.name, weights_bytes(plan, one.replica.id))
     shared = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
     return {
@@ -173,11 +178,13 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
         "maxReplicas": cell.count,
         "rayStartParams": {"num-gpus": str(cards), "resources": json.dumps(json.dumps({_resource(cell): cards}))},
         "template": {
+            **({"metadata": {"labels": label}} if apart else {}),
             "spec": {
                 "containers": [container],
+                **apart,
                 "affinity": large_enough(max(card_bytes(plan, cell))),
                 "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
                 "volumes": [*downloads, shared],
-            }
+            },
         },
     }

@@ -48,9 +48,10 @@ def _xdg(variable: str, default: str) -> Path:
         raise InputError("no home directory is known", hint=f"set HOME or {variable}") from None
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, *, private: bool = False) -> None:
     """Put `data` at `path`, whole or not at all, also when the machine stops or another process writes there.
 
+    Its mode is that of the file it replaces, else as the umask says; the owner's alone where it is `private`.
     Missing folders are made. Of two writers at once the later one wins. Raises InputError when that fails.
     """
     temporary: str | None = None
@@ -58,6 +59,9 @@ def write_atomic(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
+            if not private:
+                with contextlib.suppress(OSError):  # file systems without modes
+                    os.fchmod(file.fileno(), _mode(path))
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -70,6 +74,25 @@ def write_atomic(path: Path, data: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def _mode(path: Path) -> int:
+    """Of the file that is replaced, else what the umask leaves: a temporary file is the owner's alone."""
+    try:
+        return path.stat().st_mode & 0o777
+    except OSError:
+        return 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    """As Linux tells it; it can otherwise only be read by setting it, which other threads would see."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith("Umask:")).split()[1], 8)
+    except (OSError, StopIteration, ValueError):
+        mask = os.umask(0o077)
+        os.umask(mask)
+        return mask
 
 
 def _sync_folder(folder: Path) -> None:

@@ -84,7 +84,7 @@ class Journal:
     def _write(self) -> None:
         rows = [asdict(entry) for entry in self._entries.values()]
         try:
-            write_atomic(self.folder / _NAME, json.dumps(rows, indent=1).encode())
+            write_atomic(self.folder / _NAME, json.dumps(rows, indent=1).encode(), private=True)
             os.chmod(self.folder / _NAME, 0o600)
         except (CotenantError, OSError) as error:
             if not self._behind:

@@ -1,0 +1,36 @@
+"""Replicas that the plan has on different machines stay on different machines where a scheduler places them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cotenant.domain.plan import Plan
+
+
+def spread_models(plan: Plan) -> dict[str, int]:
+    """The replicas of each model that has two or more, no two of them on one machine."""
+    nodes: dict[str, set[int]] = {}
+    for gpu in plan.gpus:
+        for share in (*gpu.shares, *(one.share for one in gpu.sleepers)):
+            nodes.setdefault(share.replica, set()).add(gpu.device.node)
+    machines: dict[str, list[set[int]]] = {}
+    for one in plan.replicas:
+        machines.setdefault(one.model, []).append(nodes.get(one.id, set()))
+    return {
+        model: len(found)
+        for model, found in machines.items()
+        if len(found) > 1 and sum(map(len, found)) == len(set().union(*found))
+    }
+
+
+def on_different_machines(count: int, labels: Mapping[str, str]) -> dict[str, Any]:
+    """A pod's constraint: no second of the pods with `labels` on a machine while there are not `count` machines
+    with one. More pods than that, of an autoscaler, are then dealt out evenly."""
+    return {
+        "maxSkew": 1,
+        "minDomains": count,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": dict(labels)},
+    }
