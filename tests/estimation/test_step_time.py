@@ -218,8 +218,11 @@ def test_lines_stay_near_a_dense_roofline(batch: float, context: float) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-120b"])
-def test_lines_of_a_mixture_follow_its_roofline_at_every_number_of_sequences(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["Qwen/Qwen3-30B-A3B", "openai/gpt-oss-120b", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5-32B-Instruct"],
+)
+def test_lines_follow_the_roofline_at_every_number_of_sequences(name: str) -> None:
     entry = find_entry(name)
     assert entry is not None
     model = read_model_config(entry.config, name=name, source=entry.config_source)
@@ -229,7 +232,9 @@ def test_lines_of_a_mixture_follow_its_roofline_at_every_number_of_sequences(nam
         for context in (256, 1000, 8192):
             expected = exact.decode_step_s(batch, batch * context)
             found = lines.decode_step_s(batch, batch * context)
-            assert found == pytest.approx(expected, rel=0.005 if batch <= 256 else 0.1), (batch, context)
+            # a dense model of many sequences turns from multiplying to reading within these contexts: one line for both
+            near = 0.1 if batch > 256 else 0.04 if batch > 32 and not model.num_experts else 0.005
+            assert found == pytest.approx(expected, rel=near), (batch, context)
 
 
 def test_lines_are_exact_at_their_corners() -> None:
