@@ -65,7 +65,7 @@ def test_models_stand_on_slices_that_hold_them() -> None:
     assert on["a"].is_slice
     assert any("UUID" in each for each in answer.warnings)
     assert not list(find_faults(answer, question, reestimate(question)))
-    profiles = {one.replica.model: one.slices for one in launches(answer)}
+    profiles = {one.replica.model: one.mig_profiles for one in launches(answer)}
     assert profiles == {name: (device.type.rpartition(":")[2],) for name, device in on.items()}
     with pytest.raises(InputError, match="MIG"):
         fleet_of(answer)
