@@ -65,7 +65,8 @@ class Profile:
     def costs(self) -> StepCosts:
         """The same in the simulator's terms."""
         seconds = (self.step_s - self.beside_s, self.beside_s, 0.0, 0.0, self.read_s / _PROMPT, 0.0)
-        return StepCosts(*(max(0, round(one * FS_PER_S)) for one in seconds))
+        base, beside, context, prefill, token, square = (max(0, round(one * FS_PER_S)) for one in seconds)
+        return StepCosts(base, beside, context, prefill, token, square)
 
 
 def profiles(program: Path, files: Sequence[Path]) -> dict[str, Profile]:

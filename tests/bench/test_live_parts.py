@@ -15,17 +15,18 @@ from bench.live_streams import Ends
 from bench.live_swaps import Mix, Served, mixes, p95_of, ratio
 
 PLAIN = {
-    name: Profile(wake_s=1.0, sleep_s=0.1, read_s=0.2, step_s=0.01, beside_s=0.005) for name in ("alpha", "beta")
+    name: Profile(wakes=(1.0,), sleeps=(0.1,), reads=(0.2,), step_s=0.01, beside_s=0.005)
+    for name in ("alpha", "beta")
 }
 
 
 def test_two_users_by_turns_cost_a_swap_a_request_unless_a_model_stays() -> None:
     mix = Mix("two users", users=1, count=40)
-    swaps, p95 = simulate(mix, PLAIN)
+    swaps, p95 = simulate(mix, PLAIN, seed=1)
     assert swaps == 2 * 40 - 1  # the first request finds its model awake
     assert p95["alpha"] == pytest.approx(2 * (1.1 + 0.25), rel=0.05)  # both swaps and both answers
     calm = best(mix, PLAIN, p95)
-    swaps, calm_p95 = simulate(calm, PLAIN)
+    swaps, calm_p95 = simulate(calm, PLAIN, seed=1)
     assert calm.settings[0] >= 3
     assert swaps < 20
     assert all(calm_p95[name] <= p95[name] for name in p95)
@@ -33,7 +34,7 @@ def test_two_users_by_turns_cost_a_swap_a_request_unless_a_model_stays() -> None
 
 def test_a_request_alone_waits_for_a_wake_and_nothing_else() -> None:
     mix = Mix("one each", order=((0.0, "alpha"), (10.0, "beta"), (20.0, "beta")))
-    swaps, p95 = simulate(mix, PLAIN)
+    swaps, p95 = simulate(mix, PLAIN, seed=1)
     assert swaps == 1
     assert p95 == {"alpha": pytest.approx(0.25), "beta": pytest.approx(1.1 + 0.25)}
 
