@@ -232,7 +232,7 @@ def test_lines_follow_the_roofline_at_every_number_of_sequences(name: str) -> No
         for context in (256, 1000, 8192):
             expected = exact.decode_step_s(batch, batch * context)
             found = lines.decode_step_s(batch, batch * context)
-            # a dense model of many sequences turns from multiplying to reading within these contexts: one line for both
+            # a dense model of many sequences turns from multiplying to reading in between: one line for both
             near = 0.1 if batch > 256 else 0.04 if batch > 32 and not model.num_experts else 0.005
             assert found == pytest.approx(expected, rel=near), (batch, context)
 
