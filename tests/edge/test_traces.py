@@ -13,7 +13,9 @@ from cotenant.errors import FormatError
 TEXT = "time,input_tokens,output_tokens\n1,10,5\n2,20,6\n"
 
 
-@pytest.mark.parametrize("data", [gzip.compress(TEXT.encode()), TEXT.encode("utf-16"), b"time,input\xff\n"])
+@pytest.mark.parametrize(
+    "data", [gzip.compress(TEXT.encode(), mtime=0), TEXT.encode("utf-16"), b"time,input\xff\n"]
+)
 def test_what_is_no_text_says_so_and_what_to_do(tmp_path: Path, data: bytes) -> None:
     place = tmp_path / "t.csv"
     place.write_bytes(data)
