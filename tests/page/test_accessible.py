@@ -36,6 +36,10 @@ def test_no_serious_violation(open_page: Open, size: str) -> None:
     found["moved"] = both(page)
     page.click("#tab-replay")
     page.click(".bar-form button.main")
+    page.wait_for_selector(".faults")  # what does not fit as drawn is not replayed
+    found["refused"] = both(page)
+    page.click("text=Undo the moves")
+    page.click(".bar-form button.main")
     page.wait_for_selector(".u-wrap canvas")
     found["replay"] = both(page)
     page.click("#tab-explain")
