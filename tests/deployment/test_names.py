@@ -159,6 +159,11 @@ def test_kserve_says_where_folded_models_are_asked_for() -> None:
     assert "twin: asked for at code, by that name" in notes
 
 
+def test_kserve_says_where_adapters_are_asked_for() -> None:
+    notes = export(twins(adapters=ADAPTERS), "kserve").notes
+    assert "legal and medical: asked for at code, by that name" in notes
+
+
 def test_ray_refuses_what_it_knows_by_one_name() -> None:
     with pytest.raises(UnsupportedError, match="serves twin too"):
         export(twins(also_serves=["twin"]), "ray-serve")

@@ -28,30 +28,20 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     notes = (
         SECRET_NOTE,
         *mig_machine_notes(found),
-        *_folded_notes(found),
-        *_adapter_notes(found),
+        *_names_notes(found),
         *local_notes([one for cell in found for one in cell.launches]),
     )
     return tuple(made), notes
 
 
-def _folded_notes(found: Sequence[Cell]) -> tuple[str, ...]:
-    """KServe makes one host a service; models that were folded into another are asked for there."""
+def _names_notes(found: Sequence[Cell]) -> tuple[str, ...]:
+    """KServe makes one host a service; folded models and adapters have none, and are asked for there."""
     return tuple(
-        f"{' and '.join(one.replica.also_serves)}: asked for at {cell.name}, by that name"
+        f"{' and '.join(names)}: asked for at {cell.name}, by that name"
         for cell in found
         for one in cell.launches
-        if one.replica.also_serves
-    )
-
-
-def _adapter_notes(found: Sequence[Cell]) -> tuple[str, ...]:
-    """They have no host of their own either."""
-    return tuple(
-        f"{' and '.join(adapter.name for adapter in one.replica.adapters)}: asked for at {cell.name}, by that name"
-        for cell in found
-        for one in cell.launches
-        if one.replica.adapters
+        for names in (one.replica.also_serves, [adapter.name for adapter in one.replica.adapters])
+        if names
     )
 
 

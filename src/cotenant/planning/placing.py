@@ -15,7 +15,7 @@ patterns, branch-and-bound nodes), so an input has one answer.
 from __future__ import annotations
 
 from cotenant.planning.greedy import place_greedily
-from cotenant.planning.large import place_large
+from cotenant.planning.large import FEWEST_ROUNDS, LISTING_NODES, MOST_GROUPS, SEARCH_NODES, place_large
 from cotenant.planning.neighbourhoods import improve
 from cotenant.planning.packing import place_exactly as place_compactly
 from cotenant.planning.partition import trimmed
@@ -36,11 +36,7 @@ from cotenant.planning.seating import Space, Unseated, seat_patterns
 from cotenant.planning.sites import seats_of, sites_of
 from cotenant.planning.ties import Ties
 
-MOST_GROUPS = 150_000  # of models at sites whose patterns are priced: rounds of generation times their number
-FEWEST_ROUNDS = 10
-SEARCH_NODES = 400_000
 QUICK_NODES = 15_000
-LISTING_NODES = 30_000
 QUICK_MODELS = 60  # more are hardly ever proven at once, nor later unless the bound is near
 PARTS = 24
 _TOLERANCE = 1e-6
