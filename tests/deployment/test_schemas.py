@@ -12,10 +12,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from cotenant.deployment.cells import weights_bytes
 from cotenant.deployment.targets import export
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
 from cotenant.readers.plan_document import read_plan
+from cotenant.units import GIB
 from tests.deployment.conftest import ENGINES, document, plan_of, trio
 
 CONTRACTS = Path(__file__).parents[1] / "contracts"
@@ -198,8 +200,24 @@ def test_kserve(engine: str) -> None:
     services = [each for each in found if each["kind"] == "InferenceService"]
     assert {each["metadata"]["name"] for each in services} == {"code", "triage"}
     for each in services:
+        predictor = each["spec"]["predictor"]
+        (container,) = predictor["containers"]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+        assert predictor["minReplicas"] == predictor["maxReplicas"] == 1
+        assert predictor["deploymentStrategy"] == {"type": "Recreate"}
+
+
+def test_kserve_leaves_an_engine_the_memory_that_its_weights_need() -> None:
+    """Where a service states no limits KServe sets 1 CPU and 2 GiB, and an engine ends while it loads."""
+    plan = spread("vllm")
+    for each in documents(plan, "kserve"):
         (container,) = each["spec"]["predictor"]["containers"]
-        assert container["resources"]["limits"] == {"nvidia.com/gpu": 1}
+        found = container["resources"]
+        (replica,) = [one for one in plan.replicas if one.model == each["metadata"]["name"]]
+        weights = weights_bytes(plan, replica.id) / GIB
+        assert int(found["limits"]["memory"].removesuffix("Gi")) >= weights + 16
+        assert int(found["limits"]["cpu"]) >= int(found["requests"]["cpu"]) > 1
+        assert int(found["requests"]["memory"].removesuffix("Gi")) > 2
 
 
 def test_ray_serve() -> None:
@@ -223,6 +241,7 @@ def test_ray_serve() -> None:
         assert config["engine_kwargs"]["max_model_len"] == replica.settings.max_model_len
         assert config["deployment_config"]["max_ongoing_requests"] == replica.settings.max_num_seqs
         (bundle,) = config["placement_group_config"]["bundles"]
+        assert config["placement_group_config"]["strategy"] == "STRICT_PACK"
         started = groups[replica.id]["rayStartParams"]
         assert json.loads(json.loads(started["resources"])) == {name: 1 for name in bundle if name != "GPU"}
 

@@ -11,6 +11,7 @@ from cotenant import api
 from cotenant.deployment.spreading import spread_models
 from cotenant.deployment.targets import export
 from cotenant.domain.plan import Plan
+from tests.deployment.test_schemas import check_kubernetes
 
 
 def _plan(*, size: int, spread: bool) -> Plan:
@@ -38,6 +39,9 @@ def _pods(document: Any) -> list[dict[str, Any]]:
 
 def _constraints(plan: Plan, target: str) -> list[dict[str, Any]]:
     documents = [one for file in export(plan, target).files for one in yaml.safe_load_all(file.text)]
+    for one in documents:
+        if "kind" in one:
+            check_kubernetes(one)
     return [one for pod in _pods(documents) for one in pod.get("topologySpreadConstraints", [])]
 
 

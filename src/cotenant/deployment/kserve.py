@@ -1,7 +1,13 @@
 """KServe: an InferenceService a model, each replica a pod with whole cards of its own.
 
-The engine's own container is the predictor, so what was planned is what runs; KServe adds the route and the
-scaling. A predictor is one model to KServe, so replicas that share a card belong to `kubernetes`.
+The engine's own container is the predictor, so what was planned is what runs; KServe adds the route. A predictor
+is one model to KServe, so replicas that share a card belong to `kubernetes`.
+
+What KServe does by itself is read from kserve/kserve at aaac4e294dae2c7b1aa1886447793f3aa1c30912 (0.20):
+`components/predictor.go` (buildObjectMeta: every pod is labelled with its service's name), `reconcilers/hpa`
+(without a metric of one's own it scales by CPU), `inference_service_defaults.go` (whoever states no CPU and memory
+gets 1 CPU and 2 GiB, as charts/kserve-resources has them), `reconcilers/deployment` (it rolls by a quarter more
+pods).
 """
 
 from __future__ import annotations
@@ -11,14 +17,19 @@ from typing import Any
 
 from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
 from cotenant.deployment.kubernetes import config_map, mig_machine_notes, whole_cards
-from cotenant.deployment.launch import launches
+from cotenant.deployment.launch import Launch, launches
 from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
 from cotenant.deployment.quoting import to_yaml
 from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
+from cotenant.units import GIB
 
 _MODE = {"serving.kserve.io/deploymentMode": "RawDeployment"}
+"""Without Knative; releases that call it `Standard` read this name as that (constants.go, ParseDeploymentMode)."""
+
+_SCALING = "KServe scales by CPU, which says nothing of a card: each service stays at the plan's number of pods"
+_CPUS, _MEMORY_GIB, _LIMIT_CPUS, _BESIDE_WEIGHTS_GIB = 4, 16, 16, 32
 
 
 def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
@@ -27,6 +38,7 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     made = [DeployFile(f"{cell.name}.yaml", _documents(plan, cell)) for cell in found]
     notes = (
         SECRET_NOTE,
+        _SCALING,
         *mig_machine_notes(found),
         *_names_notes(found),
         *local_notes([one for cell in found for one in cell.launches]),
@@ -59,19 +71,31 @@ def _documents(plan: Plan, cell: Cell) -> str:
     return "---\n".join(to_yaml(document) for document in [*found, _service(plan, cell)])
 
 
+def _resources(one: Launch, weights: int) -> dict[str, Any]:
+    """Its cards, and limits that are in nobody's way: what is not stated here KServe holds to 1 CPU and 2 GiB, in
+    which no engine loads. The page cache of the weights counts as the container's memory."""
+    cards = len(one.cards)
+    memory = -(-weights // GIB) + _BESIDE_WEIGHTS_GIB * cards
+    limits = {"cpu": str(_LIMIT_CPUS * cards), "memory": f"{memory}Gi"} | whole_cards(one)["limits"]
+    requests = {"cpu": str(_CPUS), "memory": f"{_MEMORY_GIB}Gi"}
+    return {"limits": limits, "requests": requests}
+
+
 def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
-    """Scaling goes from the planned number to twice that, by KServe's own concurrency."""
+    """As many pods as planned; a second one for an update would need a second set of cards."""
     (one,) = cell.launches
-    predictor = container(one, whole_cards(one), port_name="http1")
+    weights = weights_bytes(plan, one.replica.id)
+    predictor = container(one, _resources(one, weights), port_name="http1")
     spec: dict[str, Any] = {
         "minReplicas": cell.count,
-        "maxReplicas": 2 * cell.count,
+        "maxReplicas": cell.count,
+        "deploymentStrategy": {"type": "Recreate"},
         "containers": [predictor | {"name": "kserve-container"}],
         **({} if one.mig_profiles else {"affinity": large_enough(max(card_bytes(plan, cell)))}),
         **_apart(plan, cell),
         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "terminationGracePeriodSeconds": 120,
-        "volumes": volumes(cell.launches, cell.name, weights_bytes(plan, one.replica.id)),
+        "volumes": volumes(cell.launches, cell.name, weights),
     }
     return {
         "apiVersion": "serving.kserve.io/v1beta1",

@@ -3,6 +3,12 @@
 Ray runs vLLM itself, so flags become `engine_kwargs` of the same names. Each model's workers carry a resource
 named for it, and its replicas ask for that: Ray places by resources alone, and would else put a model on any card
 that is free.
+
+The labels of a worker group's template are those of its pods: ray-project/kuberay at
+feeaf72facab4881ba2b179248bb67315634e229, `controllers/ray/common/pod.go` (DefaultWorkerPodTemplate, labelPod; only
+`ray.io/node-type`, `ray.io/group` and `ray.io/cluster` are KubeRay's own). A replica's bundles may go anywhere
+unless a strategy says more: ray-project/ray at 0206cc4547e7c50bfa133e8901413fc38a798218,
+`engines/vllm/vllm_models.py` (PlacementGroupConfig).
 """
 
 from __future__ import annotations
@@ -81,9 +87,15 @@ def _config(cell: Cell) -> dict[str, Any]:
     return {
         "model_loading_config": {"model_id": one.replica.model, "model_source": one.replica.checkpoint},
         "engine_kwargs": keywords(one),
-        "placement_group_config": {"bundles": [{"GPU": 1, _resource(cell): 1} for _ in one.cards]},
+        "placement_group_config": _placement(cell),
         "deployment_config": deployment,
     }
+
+
+def _placement(cell: Cell) -> dict[str, Any]:
+    """A replica's cards, on one machine: its ranks talk over that machine's links, as planned."""
+    (one,) = cell.launches
+    return {"bundles": [{"GPU": 1, _resource(cell): 1} for _ in one.cards], "strategy": "STRICT_PACK"}
 
 
 def keywords(one: Launch) -> dict[str, Any]:

@@ -26,7 +26,12 @@ def spread_models(plan: Plan) -> dict[str, int]:
 
 def on_different_machines(count: int, labels: Mapping[str, str]) -> dict[str, Any]:
     """A pod's constraint: no second of the pods with `labels` on a machine while there are not `count` machines
-    with one. More pods than that, of an autoscaler, are then dealt out evenly."""
+    with one. More pods than that, of an autoscaler, are then dealt out evenly.
+
+    `minDomains` is on by default since Kubernetes 1.27 and stable since 1.30: kubernetes/website at 0a59de21d836,
+    content/en/docs/reference/command-line-tools-reference/feature-gates/min-domains-in-pod-topology-spread.md.
+    Below it a scheduler that lacks machines would put a second pod beside the first.
+    """
     return {
         "maxSkew": 1,
         "minDomains": count,
