@@ -138,6 +138,11 @@ def format_price(dollars: float) -> str:
     return f"${dollars:,.2f}/h"
 
 
+def plural(count: int, noun: str, several: str = "") -> str:
+    """``1 card``, ``2 cards``, ``1,024 cards``; `several` where an s does not make it: ``2 policies``."""
+    return f"{count:,} {noun if count == 1 else several or noun + 's'}"
+
+
 def format_count(count: int) -> str:
     """``8.03B``, ``350M``, ``1,024``."""
     for suffix, factor in (("T", 10**12), ("B", 10**9), ("M", 10**6)):

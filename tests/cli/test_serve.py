@@ -13,7 +13,7 @@ def test_a_dry_run_says_what_would_be_started_and_where(run: Run, tmp_path: Path
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(plan_document({"alpha": 100 * MIB, "beta": 100 * MIB}, 150 * MIB)))
     text = run("serve", str(plan), "--dry-run").out
-    assert "device CPU 0.0: 150.00 MiB to give" in text
+    assert "device CPU #0.0: 150.00 MiB to give" in text
     assert "alpha-1: alpha, 2 at once, takes 100.00 MiB, is stopped to make room" in text
     document = run("serve", str(plan), "--dry-run", "--json", "--url", "beta=http://gpu-2:8000/v1/").document
     assert document["schema"] == "cotenant/serve/1"
@@ -21,7 +21,7 @@ def test_a_dry_run_says_what_would_be_started_and_where(run: Run, tmp_path: Path
     assert document["replicas"][1]["url"] == "http://gpu-2:8000"
     assert document["replicas"][1]["arguments"] == []
     assert document["replicas"][0]["arguments"][1:5] == ["-m", "/models/none.gguf", "--alias", "alpha"]
-    assert document["devices"] == [{"name": "CPU 0.0", "bytes": 150 * MIB}]
+    assert document["devices"] == [{"name": "CPU #0.0", "bytes": 150 * MIB}]
 
 
 def test_a_plans_own_command_is_never_run(run: Run, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_metrics_and_the_status_page(gateway):
     gateway.chat("alpha")
     text = gateway.ask("/metrics")[2]
     assert 'cotenant_requests_total{model="alpha",status="200"}' in text
-    assert 'cotenant_device_held_bytes{device="CPU 0.0"} 2.097152e+08' in text
+    assert 'cotenant_device_held_bytes{device="CPU #0.0"} 2.097152e+08' in text
     status, headers, page = gateway.ask("/")
     assert status == 200
     assert headers["content-security-policy"].startswith("default-src 'none'")

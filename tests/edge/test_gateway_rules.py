@@ -164,5 +164,5 @@ def test_a_plan_for_other_cards_is_refused(tmp_path):
         assert done.returncode == 1, done.stderr
         return done.stderr
 
-    assert "the plan wants card 7 (A100-80GB-SXM 0.7); the driver knows" in served(7, 2**36)
-    assert "the plan gives 96.00 GiB of card 0 (A100-80GB-SXM 0.0); here it is a" in served(0, 96 * 2**30)
+    assert "the plan wants card 7 (A100-80GB-SXM #0.7); the driver knows" in served(7, 2**36)
+    assert "the plan gives 96.00 GiB of card 0 (A100-80GB-SXM #0.0); here it is a" in served(0, 96 * 2**30)

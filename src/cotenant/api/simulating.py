@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cotenant.domain.replay import Replay
     from cotenant.domain.workload import Trace
 
+_SHORTEST_S = 1.0  # of traffic
+
 
 def simulate(
     fleet: FleetSource | PlanSource,
@@ -89,6 +91,8 @@ def simulate_many(
     tell = progress or silent
     tell("reading the fleet")
     span, waits = None if duration is None else parse_seconds(duration), parse_seconds(patience)
+    if span is not None and span < _SHORTEST_S:
+        raise InputError(f"{duration} of traffic says nothing", hint=f"replay {_SHORTEST_S:g} s or more")
     if not policies or not seeds:
         raise InputError("a policy and a seed at least are needed")
     for policy in policies:

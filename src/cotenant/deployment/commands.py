@@ -50,7 +50,7 @@ exec {words}
 
 
 def _comment(one: Launch) -> str:
-    cards = ", ".join(f"{device.type} #{device.index}" for device in one.replica.devices)
+    cards = ", ".join(device.label for device in one.replica.devices)
     said = f"{one.replica.id}: {one.replica.checkpoint} on {cards}"
     return said if said.isprintable() else one.name
 

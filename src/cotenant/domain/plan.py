@@ -32,6 +32,11 @@ class Device:
     offer: int
 
     @property
+    def label(self) -> str:
+        """What people read: type, node and card, ``L4 #0.1``."""
+        return f"{self.type} #{self.node}.{self.index}"
+
+    @property
     def is_slice(self) -> bool:
         """Whether it is a MIG slice, which no index names to an engine (``A100-80GB-SXM:3g.40gb``)."""
         return _SLICE.search(self.type) is not None

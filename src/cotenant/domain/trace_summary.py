@@ -26,7 +26,8 @@ class TraceSummary:
     `concurrency` holds mean, p99 (over time) and maximum of requests in flight, were each served in
     `token_s` seconds a token. `by_hour` is empty for less than a day. `seen_share` is the share 0..1 of input
     tokens that an earlier prompt began with too (None: not said). Without times (`timed` false) rates and what
-    follows from them are zero. `notes` say what in the file is not as it should be, and what was made of it.
+    follows from them are zero; `rated` says whether it lasts long enough for its rate to be known. `notes` say
+    what in the file is not as it should be, and what was made of it.
     """
 
     name: str
@@ -44,4 +45,5 @@ class TraceSummary:
     by_hour: tuple[int, ...]
     seen_share: float | None = None
     timed: bool = True
+    rated: bool = True
     notes: tuple[str, ...] = ()

@@ -65,7 +65,7 @@ def refuse_what_does_not_fit(plan: Plan, fleet: Fleet, fresh: Fresh) -> None:
     for gpu in plan.gpus:
         short = claimed[gpu.device.node, gpu.device.index] - (gpu.capacity_bytes - gpu.used_bytes)
         if short > 0:
-            where = f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}"
+            where = gpu.device.label
             faults.append(InputError(f"the plan does not fit: {where} lacks {format_bytes(short)}"))
     if faults:
         raise InputErrors(faults)

@@ -341,4 +341,4 @@ def _gib(size: float) -> str:
 
 
 def _name(gpu: GpuPlan) -> str:
-    return f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}"
+    return gpu.device.label

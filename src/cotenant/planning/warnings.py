@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cotenant.domain.plan import Strained
 from cotenant.planning.precisions import RAW_FIGURES, SIXTEEN_BITS
 from cotenant.planning.problem import Candidate
-from cotenant.units import GIB, format_bytes, format_price, format_seconds
+from cotenant.units import GIB, format_bytes, format_price, format_seconds, plural
 
 if TYPE_CHECKING:
     from cotenant.planning.solved import Solved
@@ -161,5 +161,5 @@ def _price_of_peace(solved: Solved) -> str:
     if solved.calm is None:
         return "no placement on these cards holds it with all peaks at once"
     more = solved.calm.objective_value - solved.placement.objective_value
-    price = format_price(more) if solved.problem.priced else f"{more:.0f} card(s)"
+    price = format_price(more) if solved.problem.priced else plural(round(more), "card")
     return f"holding it with all peaks at once would take {price} more"

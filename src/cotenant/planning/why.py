@@ -11,7 +11,7 @@ from cotenant.planning.assembly import Reason
 from cotenant.planning.problem import Assignment, Candidate, Placement, Problem, Refusal
 from cotenant.planning.resource_bound import bound_with
 from cotenant.planning.ways import Ways
-from cotenant.units import format_bytes, format_gib, format_percent, format_price
+from cotenant.units import format_bytes, format_gib, format_percent, format_price, plural
 
 if TYPE_CHECKING:
     from cotenant.planning.solved import Solved
@@ -51,7 +51,7 @@ def told_of_folds(solved: Solved, reasons: Mapping[int, Reason]) -> Mapping[int,
             saved = solved.fold_saves
             worth = (
                 "without it not all models have a place" if saved is None
-                else f"saves {format_price(saved)}" if solved.problem.priced else f"saves {saved:.0f} card(s)"
+                else f"saves {format_price(saved) if solved.problem.priced else plural(round(saved), 'card')}"
             )  # fmt: skip
             others = " and ".join(request.also_serves)
             why = f"one process with {others}, by each name: the same base is held once, which {worth}"
@@ -149,7 +149,7 @@ def _at_least(problem: Problem, placement: Placement, floor: float) -> str:
         return ", on cards that cost more than this plan"
     if floor > placement.objective_value + 1e-6:
         more = floor - placement.objective_value
-        least = format_price(more) if problem.priced else f"{ceil(more - 1e-6):.0f} card(s)"
+        least = format_price(more) if problem.priced else plural(ceil(more - 1e-6), "card")
         return f", and at least {least} more in all"
     return f" (what that costs is not worked out for {len(problem.names)} models)"
 

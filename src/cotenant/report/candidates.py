@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.way import Way
 from cotenant.report.document import Document, header
-from cotenant.report.tables import print_paragraph, table
+from cotenant.report.grid import print_table, table
+from cotenant.report.tables import print_paragraph
 from cotenant.units import format_gib, format_percent
 
 if TYPE_CHECKING:
@@ -17,7 +18,19 @@ if TYPE_CHECKING:
 def print_ways(ways: Sequence[Way], console: Console) -> None:
     """A line each, model by model: those that a plan may choose, then those that were dropped or refused. Formats
     that the decision matrix refuses outright are counted only."""
-    grid = table("model", "format", "GPU", "tp", "replicas", "claims", "busy", "", left=("format", "GPU"), wrap="")
+    grid = table(
+        "model",
+        "format",
+        "GPU",
+        "tp",
+        "replicas",
+        "claims",
+        "busy",
+        "",
+        left=("format", "GPU"),
+        wrap="",
+        spare=("busy", "replicas"),
+    )
     last = ""
     sized = [one for one in ways if one.offered or one.tensor_parallel_size]
     for one in sized:
@@ -28,7 +41,7 @@ def print_ways(ways: Sequence[Way], console: Console) -> None:
             format_percent(one.busy) if one.busy is not None else "-", fate, style="" if one.offered else "dim",
         )  # fmt: skip
         last = one.model
-    console.print(grid)
+    print_table(grid, console)
     if len(ways) > len(sized):
         print_paragraph(
             console,

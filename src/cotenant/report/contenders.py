@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.contender import Contender
 from cotenant.report.document import Document, header
-from cotenant.report.tables import print_paragraph, table
+from cotenant.report.grid import print_table, table
+from cotenant.report.tables import print_paragraph
 from cotenant.units import format_percent, format_price
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def print_contenders(found: Sequence[Contender], console: Console) -> None:
             format_percent(one.headroom, digits=1) if one.headroom is not None else "-",
             _least(one), _verdict(one),
         )  # fmt: skip
-    console.print(grid)
+    print_table(grid, console)
     for one in found:
         for text in _notes(one):
             print_paragraph(console, f"{one.strategy}: {text}", style="dim")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from cotenant.domain.estimate import Estimate, RankEstimate, Verdict
 from cotenant.domain.interval import Interval
 from cotenant.report.bars import FILLS, Segment, bar, legend
-from cotenant.report.tables import print_command, print_paragraph, print_sources, print_warnings, table
+from cotenant.report.grid import print_table, table
+from cotenant.report.tables import print_command, print_paragraph, print_sources, print_warnings
 from cotenant.units import format_bytes, format_gib, format_percent, format_seconds
 
 if TYPE_CHECKING:
@@ -101,14 +102,18 @@ def _print_terms(ranks: Sequence[RankEstimate], several: bool, console: Console)
         console.print(span, style="bold")
     beside = console.width >= _WHY_BESIDE
     rows = table(
-        "", "GiB", "90 % interval", *(["where it comes from"] if beside else []), wrap="where it comes from"
+        "",
+        "GiB",
+        "90 % interval",
+        *(["where it comes from"] if beside else []),
+        wrap="where it comes from" if beside else None,
     )
     for name, term in rank.terms.items():
         why = [term.why] if beside else []
         rows.add_row(f"{FILLS[name]} {_NAMES[name]}", _gib(term.bytes.value), _span(term.bytes), *why)
     for label, figure, note in _balance(rank):
         rows.add_row(label, _gib(figure.value), _span(figure), *([note] if beside else []), style="dim")
-    console.print(rows)
+    print_table(rows, console)
     if not beside:
         for name, term in rank.terms.items():
             print_paragraph(console, f"{_NAMES[name]}: {term.why}")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from cotenant.domain.explanation import Change, DeviceShare, Explanation
 from cotenant.domain.measurement import Measurement
 from cotenant.report.bars import FILLS, Segment, bar, legend
-from cotenant.report.tables import print_paragraph, print_warnings, table
+from cotenant.report.grid import print_table, table
+from cotenant.report.tables import print_paragraph, print_warnings
 from cotenant.units import format_bytes, format_gib
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _print_terms(share: DeviceShare, console: Console) -> None:
         rows.add_row(f"{FILLS['used']} held by others", _gib(share.used_bytes), "", "", "", style="dim")
     if share.left_bytes is not None:
         rows.add_row(f"{FILLS['headroom']} left", _gib(share.left_bytes), "", "", "", style="dim")
-    console.print(rows)
+    print_table(rows, console)
 
 
 def _gib(size: int | None) -> str:
@@ -161,7 +162,7 @@ def _print_changes(explanation: Explanation, console: Console) -> None:
         rows = table("", "was", "becomes", "GiB to spare", "sequences at once", left=("was", "becomes"))
         for change in explanation.changes:
             rows.add_row(*_change_cells(change))
-        console.print(rows)
+        print_table(rows, console)
     elif explanation.advice:
         console.print()
         print_paragraph(console, f"Try {', '.join(explanation.advice)}.", indent=0)
@@ -195,4 +196,4 @@ def _print_others(explanation: Explanation, console: Console) -> None:
             other.model or "", "" if weights is None else weights.text, "" if pool is None else pool.text,
             str(other.outcome or ""),
         )  # fmt: skip
-    console.print(rows)
+    print_table(rows, console)

@@ -7,44 +7,39 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
-from cotenant.report.tables import print_paragraph, table
+from cotenant.report.grid import print_table, table
+from cotenant.report.tables import print_paragraph
 from cotenant.units import format_gib, format_price
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDE = 150  # columns from which the price's source stands there too
-_NARROW = 90  # below it only what estimates turn on
+_NARROW = 90  # below it sizes have one digit
 
 
 def print_gpus(gpus: Sequence[GpuSpec], console: Console) -> None:
     """One row a card: both capacities, bandwidth, dense peaks, compute capability, price."""
-    narrow, wide = console.width < _NARROW, console.width >= _WIDE
-    peaks = () if narrow else ("BF16", "FP8", "FP4")
-    columns = ["card", "driver", "CUDA GiB", "TB/s", *peaks, "compute", *([] if narrow else ["price"])]
+    wide, digits = console.width >= _WIDE, 1 if console.width < _NARROW else 2
     source = ["price from"] if wide else []
-    rows = table(*columns, *source, left=("compute",), wrap="price from", gap=1 if narrow else 2)
+    rows = table(
+        "card", "driver", "CUDA GiB", "TB/s", "BF16", "FP8", "FP4", "compute", "price", *source,
+        left=("compute",), wrap=source[0] if wide else None, spare=("FP4", "FP8", "BF16", "price"),
+    )  # fmt: skip
     for gpu in gpus:
-        digits = 1 if narrow else 2
-        cells = [
-            gpu.name,
-            _about(gpu.driver_bytes, digits),
-            _cuda(gpu, digits),
-            f"{gpu.memory_bandwidth / 1e12:.2f}",
-        ]
-        cells += [_tera(gpu, name.lower()) for name in peaks]
-        cells.append(_capability(gpu))
-        if not narrow:
-            cells.append(format_price(gpu.price_per_hour) if gpu.price_per_hour is not None else "-")
-        rows.add_row(*cells, *([gpu.price_source or "-"] if wide else []))
-    console.print(rows)
+        rows.add_row(
+            gpu.name, _about(gpu.driver_bytes, digits), _cuda(gpu, digits), f"{gpu.memory_bandwidth / 1e12:.2f}",
+            *(_tera(gpu, name) for name in ("bf16", "fp8", "fp4")), _capability(gpu),
+            format_price(gpu.price_per_hour) if gpu.price_per_hour is not None else "-",
+            *([gpu.price_source or "-"] if wide else []),
+        )  # fmt: skip
+    print_table(rows, console)
     console.print()
     note = (
         "driver: the GiB that NVML reports; CUDA: what an engine's fraction multiplies, as low-high; ~ marks "
-        "what is estimated, not measured"
+        "what is estimated, not measured; peaks in dense TFLOP/s, * where 16 bits mean FP16."
     )
-    note += "" if narrow else "; peaks in dense TFLOP/s, * where 16 bits mean FP16"
-    print_paragraph(console, note + ".", style="dim", indent=0)
+    print_paragraph(console, note, style="dim", indent=0)
 
 
 def _about(size: Interval, digits: int) -> str:

@@ -29,7 +29,7 @@ def print_migration(migration: Migration, cost: float | None, console: Console) 
 
 
 def _step(step: MigrationStep) -> str:
-    cards = ", ".join(f"{device.type} {device.node}.{device.index}" for device in step.devices)
+    cards = ", ".join(device.label for device in step.devices)
     if step.action == "start":
         return (
             f"start {step.replica} on {cards}: {format_gib(step.needed_bytes)} free a card while it loads, "

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from cotenant.catalogue.models import ModelEntry
 from cotenant.domain.anatomy import Anatomy, GroupCache
 from cotenant.domain.model import AttentionKind, ModelSpec, Role
-from cotenant.report.bars import Segment, bar
-from cotenant.report.tables import INDENT, print_paragraph, print_warnings, table
+from cotenant.report.bars import Segment, bar, shortened
+from cotenant.report.grid import INDENT, print_table, table
+from cotenant.report.tables import print_paragraph, print_warnings
 from cotenant.units import format_bytes, format_count, format_gib, format_percent
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ _KEEPS = {
     AttentionKind.CROSS: "keys and values of the encoder's tokens",
     AttentionKind.NONE: "nothing",
 }
-_KEEPS_BESIDE = 85  # columns from which a row of layers also says in words what it keeps
-_LICENCE = 18  # columns of a licence, of which some are sentences
-_LEAST_LISTED = 20  # columns that the list of known checkpoints needs to be readable
+_LICENCE = 25  # columns of a licence, of which some are sentences
 
 
 def print_anatomy(anatomy: Anatomy, console: Console, published: ModelEntry | None = None) -> None:
@@ -87,7 +86,7 @@ def _print_roles(anatomy: Anatomy, console: Console) -> None:
     rows = table("", "parameters", "share")
     for role, count in counts.items():
         rows.add_row(f"{_FILLS[role]} {role}", f"{count:,}", format_percent(count / whole, digits=1))
-    console.print(rows)
+    print_table(rows, console)
 
 
 def _print_cache(anatomy: Anatomy, console: Console) -> None:
@@ -100,13 +99,13 @@ def _print_cache(anatomy: Anatomy, console: Console) -> None:
     print_paragraph(
         console, f"KV cache in {model.dtype}: {anatomy.kv_bytes_per_token:,} B a token{beside}", indent=0
     )
-    keeps = ["keeps"] if console.width >= _KEEPS_BESIDE else []
     rows = table(
-        "layers", "kind", "heads", "width", "a token", "a sequence", *keeps, left=("kind",), wrap="keeps"
+        "layers", "kind", "heads", "width", "a token", "a sequence", "keeps",
+        left=("kind",), wrap="keeps", spare=("keeps",),
     )  # fmt: skip
     for part in anatomy.groups:
-        rows.add_row(*_group_row(part)[: 6 + len(keeps)])
-    console.print(rows)
+        rows.add_row(*_group_row(part))
+    print_table(rows, console)
 
 
 def _group_row(part: GroupCache) -> list[str]:
@@ -141,25 +140,14 @@ def _print_formats(anatomy: Anatomy, console: Console) -> None:
 def print_models(entries: Sequence[ModelEntry], console: Console) -> None:
     """One row a model: its id, published parameters and task; where there is room also its licence, and formats
     with a known checkpoint."""
-    needed = sum(
-        2 + max(len(head), *map(len, found))
-        for head, found in (
-            ("model", [one.id for one in entries]),
-            ("parameters", [""]),
-            ("task", [one.task for one in entries]),
-        )
-    )
-    checkpoints = console.width - needed >= _LEAST_LISTED
-    licences = console.width - needed - _LICENCE - 2 >= _LEAST_LISTED
-    columns = ["licence"] * licences + ["checkpoints known"] * checkpoints
-    rows = table("model", "parameters", "task", *columns, left=("task", *columns), wrap="checkpoints known")
-    for column in rows.columns:
-        if column.header == "licence":
-            column.max_width, column.overflow = _LICENCE, "ellipsis"
+    columns = ("licence", "checkpoints known")
+    rows = table(
+        "model", "parameters", "task", *columns, left=("task", *columns), wrap=columns[1], spare=columns
+    )  # fmt: skip
     for entry in entries:
-        told = [entry.license or "-"] * licences + [", ".join(entry.checkpoints) or "-"] * checkpoints
-        rows.add_row(entry.id, format_count(entry.published.parameters), entry.task, *told)
-    console.print(rows)
+        licence, known = shortened(entry.license or "-", _LICENCE), ", ".join(entry.checkpoints) or "-"
+        rows.add_row(entry.id, format_count(entry.published.parameters), entry.task, licence, known)
+    print_table(rows, console)
     console.print()
     aliases = sum(len(entry.aliases) for entry in entries)
     note = f"{len(entries)} structures, which {aliases} more names share; --json has them all, with their sources."

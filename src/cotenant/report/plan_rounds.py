@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import Plan, PlanRound
-from cotenant.report.tables import table
+from cotenant.report.grid import print_table, table
 from cotenant.units import format_percent, format_price
 
 if TYPE_CHECKING:
@@ -19,12 +19,13 @@ def print_rounds(plan: Plan, console: Console) -> None:
     if not plan.rounds:
         return
     console.print()
-    console.print("Replayed, tightened where an SLO broke, planned again:", style="bold")
+    words = "Replayed:" if len(plan.rounds) == 1 else "Replayed, tightened where an SLO broke, planned again:"
+    console.print(words, style="bold")
     grid = table("round", "cards", "cost", "within the SLO", wrap="within the SLO")
     for one in plan.rounds:
         cost = format_price(one.cost_per_hour) if one.cost_per_hour is not None else "-"
         grid.add_row(str(one.number), f"{one.cards:,}", cost, _attained(one))
-    console.print(grid)
+    print_table(grid, console)
 
 
 def _attained(one: PlanRound) -> str:

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from cotenant.domain.explanation import TERMS
-from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan, Turns
-from cotenant.report.bars import Segment, bar, captions, colour, legend, shortened
+from cotenant.domain.plan import Plan, ReplicaPlan, Turns
+from cotenant.report.bars import colour
+from cotenant.report.card_text import print_cards
+from cotenant.report.grid import Grid, print_table, table
 from cotenant.report.migration_text import print_migration
 from cotenant.report.plan_rounds import print_rounds
-from cotenant.report.tables import print_sources
-from cotenant.units import GIB, format_bytes, format_gib, format_percent, format_price, format_seconds
+from cotenant.report.tables import print_paragraph, print_sources, print_warnings
+from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rich.console import Console
-    from rich.table import Table
 
-_WIDE = 76  # columns from which the tables' heads are written out
-_LONGEST_NAME = 24
+_SHORT = {"precision": "format", "max_model_len": "length", "max_num_seqs": "seqs"}
+_PROMISE = re.compile(r"\b(target|SLO)\b")  # of a warning that a promise may not be kept
 
 
 def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: bool = False) -> None:
     """Write the whole answer, `commands` and warnings included unless told otherwise. `priced`: what binds was
     asked for, so that nothing does is said too."""
     owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
-    _print_indented(_headline(plan), "bold", console, indent=0)
-    for gpu in plan.gpus:
-        if not gpu.spare:
-            console.print()
-            _print_gpu(gpu, owners, console)
-    for gpu in plan.gpus:
-        if gpu.spare:
-            console.print(f"{_title(gpu)}, kept empty for what fails", style="dim")
-    if plan.gpus:
-        console.print(legend(max(gpu.capacity_bytes for gpu in plan.gpus) // _width(console)), style="dim")
+    print_paragraph(console, _headline(plan), style="bold", indent=0)
+    promises = [text for text in plan.warnings if _PROMISE.search(text)] if commands else []
+    print_warnings(console, promises)
+    print_cards(plan, owners, console)
     if plan.replicas:
         console.print()
-        console.print(_choices(plan, owners, console.width))
+        print_table(_choices(plan, owners), console)
         if _times_note(plan):
-            _print_indented(_times_note(plan), "dim", console, indent=0)
+            print_paragraph(console, _times_note(plan), style="dim", indent=0)
             print_sources(console, ((replica.id, replica.times_from) for replica in plan.replicas))
         console.print()
         _print_reasons(plan, owners, console)
     for turns in plan.turns:
-        _print_indented(_turns(plan, turns), "bold", console)
+        print_paragraph(console, _turns(plan, turns), style="bold")
     _print_shortfalls(plan, console)
     _print_relaxations(plan, console)
     if priced and plan.feasible and not plan.relaxations:
@@ -53,7 +48,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: b
         words = (
             "What binds: no wish alone; giving up any one of them, or more memory on these cards, saves nothing."
         )
-        _print_indented(words, "bold", console, indent=0)
+        print_paragraph(console, words, style="bold", indent=0)
     print_rounds(plan, console)
     if plan.migration is not None:
         print_migration(plan.migration, plan.cost_per_hour, console)
@@ -61,8 +56,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: b
     if not commands:
         return
     _print_commands(plan, owners, console)
-    for warning in plan.warnings:
-        _print_indented(f"warning: {warning}", "yellow", console, indent=0)
+    print_warnings(console, [text for text in plan.warnings if text not in promises])
 
 
 def _headline(plan: Plan) -> str:
@@ -71,7 +65,7 @@ def _headline(plan: Plan) -> str:
         missing = ", ".join(short.model for short in plan.shortfalls)
         if not plan.replicas:
             return f"does not fit: no room for {missing}"
-        return f"does not fit: no room for {missing}. The nearest plan places {_plural(models, 'model')}:"
+        return f"does not fit: no room for {missing}. The nearest plan places {plural(models, 'model')}:"
     types: dict[str, int] = {}
     for gpu in plan.gpus:
         types[gpu.device.type] = types.get(gpu.device.type, 0) + 1
@@ -79,7 +73,7 @@ def _headline(plan: Plan) -> str:
     least = min(gpu.headroom_bytes / gpu.capacity_bytes for gpu in plan.gpus)
     cost = f", {format_price(plan.cost_per_hour)}" if plan.cost_per_hour is not None else ""
     return (
-        f"{_plural(models, 'model')} on {cards}{cost}: fits, {format_percent(least, digits=1)} headroom "
+        f"{plural(models, 'model')} on {cards}{cost}: fits, {format_percent(least, digits=1)} headroom "
         f"(asked {format_percent(plan.headroom)}), {_proof(plan)}{_promise(plan)}"
     )
 
@@ -106,10 +100,6 @@ def _strain(plan: Plan) -> str:
     )
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
 def _proof(plan: Plan) -> str:
     if plan.gap is None:
         return "no bound"
@@ -118,75 +108,7 @@ def _proof(plan: Plan) -> str:
     return f"at most {format_percent(plan.gap, digits=1)} above the cheapest"
 
 
-def _width(console: Console) -> int:
-    return max(20, console.width - 2)
-
-
-def _title(gpu: GpuPlan) -> str:
-    price = f", {format_price(gpu.price_per_hour)}" if gpu.price_per_hour is not None else ""
-    where = f"{gpu.device.type}  node {gpu.device.node}, card {gpu.device.index}"
-    return f"{where}  {format_gib(gpu.capacity_bytes)}{price}"
-
-
-def _print_gpu(gpu: GpuPlan, owners: dict[str, int], console: Console) -> None:
-    console.print(_title(gpu), style="bold")
-    segments, names = [], []
-    if gpu.used_bytes:
-        segments.append(Segment(-1, "used", gpu.used_bytes))
-        names.append(("others", -1, gpu.used_bytes))
-    for share in gpu.shares:
-        owner = owners[share.replica]
-        segments += [Segment(owner, term, getattr(share, f"{term}_bytes")) for term in TERMS]
-        segments.append(Segment(owner, "headroom", share.claimed_bytes - share.footprint_bytes))
-        names.append((share.replica, owner, share.claimed_bytes))
-    for sleeper in gpu.sleepers:
-        owner = owners[sleeper.share.replica]
-        segments.append(Segment(owner, "runtime", sleeper.asleep_bytes))
-        names.append((f"{sleeper.share.replica} (asleep)", owner, sleeper.asleep_bytes))
-    segments.append(Segment(-1, "headroom", gpu.headroom_bytes))
-    names.append(("headroom", -1, gpu.headroom_bytes))
-    console.print(captions(names, _width(console)))
-    console.print(bar(segments, _width(console)))
-    console.print(_gpu_table(gpu, owners, console.width))
-
-
-def _gpu_table(gpu: GpuPlan, owners: dict[str, int], width: int) -> Table:
-    """Each replica's terms in GiB; short heads on a narrow terminal."""
-    wide = ("GiB", "weights", "KV cache", "activations", "runtime", "together", "of the card")
-    narrow = ("GiB", "weights", "KV", "act.", "run.", "all", "share")
-    table = _table(*(wide if width >= _WIDE else narrow))
-    for share in gpu.shares:
-        figures = [_gib(getattr(share, f"{term}_bytes")) for term in TERMS]
-        portion = format_percent(share.claimed_bytes / gpu.capacity_bytes, digits=1)
-        row = (shortened(share.replica, _LONGEST_NAME), *figures, _gib(share.claimed_bytes), portion)
-        table.add_row(*row, style=colour(owners[share.replica]))
-    for sleeper in gpu.sleepers:
-        name = shortened(sleeper.share.replica, _LONGEST_NAME)
-        size = sleeper.asleep_bytes
-        portion = format_percent(size / gpu.capacity_bytes, digits=1)
-        row = (name, "asleep", "", "", _gib(size), _gib(size), portion)
-        table.add_row(*row, style=colour(owners[sleeper.share.replica]))
-    for name, size in (("held by others", gpu.used_bytes), ("headroom", gpu.headroom_bytes)):
-        if size or name == "headroom":
-            portion = format_percent(size / gpu.capacity_bytes, digits=1)
-            table.add_row(name, "", "", "", "", _gib(size), portion, style="dim")
-    return table
-
-
-def _gib(size: int) -> str:
-    return f"{size / GIB:,.2f}"
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=True)
-    return table
-
-
-def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
+def _choices(plan: Plan, owners: dict[str, int]) -> Grid:
     """What was chosen, a line a replica; a narrow terminal keeps the columns that a command is made of."""
     columns: dict[str, Callable[[ReplicaPlan], str]] = {
         "precision": lambda one: one.quantization,
@@ -199,15 +121,11 @@ def _choices(plan: Plan, owners: dict[str, int], width: int) -> Table:
         "TTFT": lambda one: _time(one.ttft_s),
         "TPOT": lambda one: _time(one.tpot_s),
     }
-    for spare in ("worst case", "KV type", "KV needed"):
-        if width < sum(len(name) + 3 for name in columns) + 12:
-            del columns[spare]
-    short = {"precision": "format", "max_model_len": "length", "max_num_seqs": "seqs"} if width < _WIDE else {}
-    table = _table("replica", *(short.get(name, name) for name in columns))
+    grid = table("replica", *columns, spare=("worst case", "KV type", "KV needed"), short=_SHORT)
     for replica in plan.replicas:
-        name = shortened(replica.id, _LONGEST_NAME)
-        table.add_row(name, *(text(replica) for text in columns.values()), style=colour(owners[replica.id]))
-    return table
+        cells = (text(replica) for text in columns.values())
+        grid.add_row(replica.id, *cells, style=colour(owners[replica.id]))
+    return grid
 
 
 def _split(replica: ReplicaPlan) -> str:
@@ -243,22 +161,8 @@ def _print_reasons(plan: Plan, owners: dict[str, int], console: Console) -> None
     for replica in plan.replicas:
         for sentence in (replica.why, replica.runner_up) if replica.model not in told else ():
             if sentence:
-                _print_indented(f"{replica.model}: {sentence}", colour(owners[replica.id]), console)
+                print_paragraph(console, f"{replica.model}: {sentence}", style=colour(owners[replica.id]))
         told.add(replica.model)
-
-
-def _print_indented(sentence: str, style: str, console: Console, *, indent: int = 2) -> None:
-    """A sentence that wraps under itself, without the blanks that a box would be filled up with."""
-    from textwrap import fill
-
-    from rich.text import Text
-
-    margin = " " * indent
-    lines = fill(
-        sentence, max(20, console.width - 1), initial_indent=margin, subsequent_indent=margin,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
-    console.print(Text(lines, style=style), soft_wrap=True)
 
 
 def _to_sleep(plan: Plan, replica: ReplicaPlan) -> list[str]:
@@ -291,7 +195,9 @@ def _turns(plan: Plan, turns: Turns) -> str:
     if turns.saves_per_hour is not None:
         saved = turns.saves_per_hour
         told.append(
-            f"saves {format_price(saved)}" if plan.cost_per_hour is not None else f"saves {saved:.0f} cards"
+            f"saves {format_price(saved)}"
+            if plan.cost_per_hour is not None
+            else f"saves {plural(round(saved), 'card')}"
         )
     else:
         told.append("without it not all models have a place")
@@ -302,9 +208,9 @@ def _print_shortfalls(plan: Plan, console: Console) -> None:
     for short in plan.shortfalls:
         console.print()
         lack = f" ({format_bytes(short.shortfall_bytes)} short)" if short.shortfall_bytes else ""
-        _print_indented(f"{short.model} has no place{lack}: {short.reason}", "bold red", console, indent=0)
+        print_paragraph(console, f"{short.model} has no place{lack}: {short.reason}", style="bold red", indent=0)
         for remedy in short.remedies:
-            _print_indented(f"would fit: {remedy}", "", console)
+            print_paragraph(console, f"would fit: {remedy}")
 
 
 def _print_relaxations(plan: Plan, console: Console) -> None:
@@ -313,17 +219,17 @@ def _print_relaxations(plan: Plan, console: Console) -> None:
         return
     console.print()
     if not plan.feasible:
-        _print_indented("The smallest sets of wishes to give up, each tried:", "bold", console, indent=0)
+        print_paragraph(console, "The smallest sets of wishes to give up, each tried:", style="bold", indent=0)
         for one in plan.relaxations:
-            _print_indented(f"{' and '.join(one.wishes)} (then on {one.cards})", "", console)
+            print_paragraph(console, f"{' and '.join(one.wishes)} (then on {one.cards})")
         return
-    _print_indented("What binds, each tried alone:", "bold", console, indent=0)
+    print_paragraph(console, "What binds, each tried alone:", style="bold", indent=0)
     for one in plan.relaxations:
         saved = one.saves or 0.0
-        worth = format_price(saved) if plan.cost_per_hour is not None else _plural(round(saved), "card")
+        worth = format_price(saved) if plan.cost_per_hour is not None else plural(round(saved), "card")
         more = " more on each " in one.wishes[0]
         words = f"{one.wishes[0]} would save {worth}" if more else f"without {one.wishes[0]}: {worth} less"
-        _print_indented(f"{words} ({one.cards})", "", console)
+        print_paragraph(console, f"{words} ({one.cards})")
 
 
 def _print_naive(plan: Plan, console: Console) -> None:
@@ -332,15 +238,13 @@ def _print_naive(plan: Plan, console: Console) -> None:
     naive = plan.naive
     console.print()
     cost = f", {naive.cost_ratio:.1f}x the cost" if naive.cost_ratio is not None else ""
-    _print_indented(
+    words = (
         f"The usual sizing (each model alone, FP16, full context x 16 slots): {naive.cards} x {naive.gpu}, "
-        f"{naive.cards_ratio:.1f}x the cards{cost}",
-        "",
-        console,
-        indent=0,
+        f"{naive.cards_ratio:.1f}x the cards{cost}"
     )
+    print_paragraph(console, words, indent=0)
     for name, sentence in naive.by_model.items():
-        _print_indented(f"{name}: {sentence}", "dim", console)
+        print_paragraph(console, f"{name}: {sentence}", style="dim")
 
 
 def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> None:

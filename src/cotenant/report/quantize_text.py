@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.matrix import PrecisionMatrix
 from cotenant.domain.quantization import Advice, PrecisionChoice, QualityFigure
-from cotenant.report.tables import print_paragraph, print_warnings, table
+from cotenant.report.grid import Grid, print_table, table
+from cotenant.report.tables import print_paragraph, print_warnings
 from cotenant.units import format_gib
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 _STYLES = {Advice.USE: "bold green", Advice.POSSIBLE: "yellow", Advice.REFUSED: "dim"}
 _REFERENCES = ("bf16", "fp16")  # what losses are measured against
@@ -29,7 +29,7 @@ def print_matrix(matrix: PrecisionMatrix, console: Console) -> None:
     )
     print_paragraph(console, title, style="bold", indent=0)
     console.print()
-    console.print(_matrix(choices, sizes, console.width))
+    print_table(_matrix(choices, sizes, console.width), console)
     console.print()
     for choice in choices:
         if choice.advice is not Advice.REFUSED:
@@ -40,12 +40,12 @@ def print_matrix(matrix: PrecisionMatrix, console: Console) -> None:
     print_warnings(console, [choice.warning for choice in choices if choice.warning])
 
 
-def _matrix(choices: Sequence[PrecisionChoice], sizes: Mapping[str, int], width: int) -> Table:
+def _matrix(choices: Sequence[PrecisionChoice], sizes: Mapping[str, int], width: int) -> Grid:
     """The formats that may run; what a narrow console has no room for stands in the sentences below."""
     wide, narrow = width >= _WIDE, width < _NARROW
     columns = ["format", "verdict", "weights", "kernel"]
     columns += ([] if narrow else ["speed", "loss"]) + (["checkpoint"] if wide else [])
-    rows = table(*columns, left=("verdict", "kernel", "speed", "checkpoint"), gap=1 if narrow else 2)
+    rows = table(*columns, left=("verdict", "kernel", "speed", "checkpoint"))
     for choice in choices:
         if choice.advice is Advice.REFUSED:
             continue

@@ -8,7 +8,7 @@ from cotenant.domain.replay import MemorySeries, ModelReplay, Replay, Timeline
 from cotenant.report.page import Html, notes, page, section, table
 from cotenant.report.plots import Axis, Mark, Series, area_plot, bar_plot, cdf_plot, line_plot
 from cotenant.report.replay_text import headline, pair, slo_words
-from cotenant.units import GIB, format_percent, format_seconds
+from cotenant.units import GIB, format_percent, format_seconds, plural
 
 _TIMES = Axis("seconds", lambda value: f"{value:,.0f}")
 _LATENCY = Axis("", format_seconds, log=True)
@@ -58,8 +58,9 @@ def _comparison(replays: Sequence[Replay]) -> list[str]:
         )
         for place in range(len(replays[0].models))
     ]
+    policies = plural(len(replays), "policy", "policies")
     return [
-        f"<p>{len(replays)} policies on the same {format_seconds(replays[0].duration_s)} of requests</p>",
+        f"<p>{policies} on the same {format_seconds(replays[0].duration_s)} of requests</p>",
         table(head, rows, left=(0, 1)), section("Policies side by side", [*bars, *curves]),
     ]  # fmt: skip
 

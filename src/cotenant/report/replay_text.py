@@ -6,24 +6,27 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cotenant.domain.replay import ModelReplay, Percentiles, Replay, Timeline
-from cotenant.report.tables import print_sources, print_warnings, table
-from cotenant.units import format_percent, format_seconds
+from cotenant.report.grid import Grid, print_table, table
+from cotenant.report.tables import print_paragraph, print_sources, print_warnings
+from cotenant.units import format_percent, format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
-_BAR = 20  # cells of a small bar
-_WIDE = 96  # columns from which all figures find room
+_BAR = 20  # cells of a small bar, half of them where there is less room
+_WIDE = 120  # columns
+_FEW = 20  # requests, of which one is five percent
 
 
 def print_replay(replay: Replay, console: Console) -> None:
     """The headline, the models, the replicas, the warnings."""
-    console.print(headline(replay), style="bold")
+    print_paragraph(console, headline(replay), style="bold", indent=0)
     console.print()
-    console.print(_models(replay, wide=console.width >= _WIDE))
+    print_table(_models(replay), console)
+    if few_words([replay]):
+        print_paragraph(console, few_words([replay]), style="dim", indent=0)
     console.print()
-    console.print(_replicas(replay, wide=console.width >= _WIDE))
+    print_table(_replicas(replay, wide=console.width >= _WIDE), console)
     print_sources(console, ((replica.id, replica.times_from) for replica in replay.replicas))
     print_starved(replay.timeline, console)
     _print_hits(replay, console)
@@ -37,27 +40,36 @@ def headline(replay: Replay) -> str:
     missed = [model.model for model in judged if not model.slo_held]
     verdict = f"SLO missed by {', '.join(missed)}" if missed else "every SLO held" if judged else "no SLO to hold"
     when = f"{format_seconds(replay.duration_s)} ({replay.policy}, seed {replay.seed})"
-    return f"{requests:,} requests in {when}: {verdict}"
+    return f"{plural(requests, 'request')} in {when}: {verdict}"
+
+
+def few_words(replays: Sequence[Replay]) -> str:
+    """Of models that were asked so seldom that a 95th percentile is their slowest request; "" where none was."""
+    few = {model.model: model.requests for one in replays for model in one.models if 0 < model.requests < _FEW}
+    told = ", ".join(f"{name} ({count})" for name, count in few.items())
+    return f"p95 of fewer than {_FEW} requests is the slowest of them: {told}" if told else ""
 
 
 def print_comparison(replays: Sequence[Replay], console: Console) -> None:
     """A line for each policy and model, so that what one gains and another loses stand together."""
     first = replays[0]
-    console.print(
-        f"{len(replays)} policies on the same {format_seconds(first.duration_s)} (seed {first.seed})", style="bold"
-    )
+    when = f"the same {format_seconds(first.duration_s)} (seed {first.seed})"
+    print_paragraph(console, f"{plural(len(replays), 'policy', 'policies')} on {when}", style="bold", indent=0)
     console.print()
-    wide = ("goodput",) if console.width >= _WIDE else ()
-    grid = table("model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", *wide, "SLO", left=("policy",))
+    grid = table(
+        "model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", "goodput", "SLO",
+        left=("policy",), spare=("goodput",),
+    )  # fmt: skip
     for place, model in enumerate(first.models):
         for replay in replays:
             found = replay.models[place]
             grid.add_row(
                 model.model if replay is first else "", replay.policy, f"{found.finished:,} of {found.requests:,}",
-                pair(found.ttft_s), pair(found.tpot_s), *([f"{found.goodput:.2f}"] if wide else []),
-                slo_words(found),
+                pair(found.ttft_s), pair(found.tpot_s), f"{found.goodput:.2f}", slo_words(found),
             )  # fmt: skip
-    console.print(grid)
+    print_table(grid, console)
+    if few_words(replays[:1]):
+        print_paragraph(console, few_words(replays[:1]), style="dim", indent=0)
     warnings = dict.fromkeys(f"{replay.policy}: {text}" for replay in replays for text in replay.warnings)
     shared = [text for text in first.warnings if all(text in replay.warnings for replay in replays)]
     print_warnings(console, [*shared, *(text for text in warnings if text.partition(": ")[2] not in shared)])
@@ -75,11 +87,11 @@ def print_starved(timeline: Timeline | None, console: Console) -> None:
                 for one in mine
                 if one.seconds >= 0.005 * whole
             )
-            lines.append(f"{model.model} waited {whole:,.0f} s for first tokens: {', '.join(named)}")
+            lines.append(f"{model.model} waited {format_seconds(whole)} for first tokens: {', '.join(named)}")
     if lines:
         console.print()
     for line in lines:
-        console.print(line, soft_wrap=True)
+        print_paragraph(console, line, indent=0)
 
 
 def _print_hits(replay: Replay, console: Console) -> None:
@@ -89,29 +101,31 @@ def _print_hits(replay: Replay, console: Console) -> None:
         console.print()
     for model in cached:
         share = format_percent(model.cache_hits or 0.0, digits=1)
-        console.print(f"{model.model}: {share} of its prompts' tokens were in the prefix cache", soft_wrap=True)
+        words = f"{model.model}: {share} of its prompts' tokens were in the prefix cache"
+        print_paragraph(console, words, indent=0)
 
 
 def _who(by: str, model: str) -> str:
     return "its own load" if by == model else f"{by} at work" if by else "a model being loaded"
 
 
-def _models(replay: Replay, *, wide: bool) -> Table:
+def _models(replay: Replay) -> Grid:
     """On a narrow screen the times that SLOs are about, on a wide one all figures."""
-    more = ("req/s",), ("E2E p50 / p95", "goodput")
-    rate, rest = more if wide else ((), ())
-    grid = table("model", "requests", *rate, "TTFT p50 / p95", "TPOT p50 / p95", *rest, "SLO")
+    grid = table(
+        "model", "requests", "req/s", "TTFT p50 / p95", "TPOT p50 / p95", "E2E p50 / p95", "goodput", "SLO",
+        spare=("E2E p50 / p95", "goodput", "req/s"),
+    )  # fmt: skip
     for model in replay.models:
-        rates, times = ([f"{model.rate:.2f}"], [pair(model.e2e_s), f"{model.goodput:.2f}"]) if wide else ([], [])
         grid.add_row(
-            model.model, f"{model.requests:,}", *rates, pair(model.ttft_s), pair(model.tpot_s), *times,
-            slo_words(model),
+            model.model, f"{model.requests:,}", f"{model.rate:.2f}", pair(model.ttft_s), pair(model.tpot_s),
+            pair(model.e2e_s), f"{model.goodput:.2f}", slo_words(model),
         )  # fmt: skip
     return grid
 
 
-def _replicas(replay: Replay, *, wide: bool) -> Table:
-    grid = table("replica", "busy", "", "slowed by", "KV high water", "", "preempted", "woken", left=("busy",))
+def _replicas(replay: Replay, *, wide: bool) -> Grid:
+    """Without the bars where there is no room, the figures stay."""
+    grid = table("replica", "", "busy", "slowed by", "", "KV high water", "preempted", "woken", spare=(4, 1))
     cells = _BAR if wide else _BAR // 2
     for replica in replay.replicas:
         grid.add_row(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.replay import ModelReplay, Replay
 from cotenant.report.document import Document, header
+from cotenant.report.grid import print_table, table
 from cotenant.report.replay_document import replay_document
-from cotenant.report.tables import print_warnings, table
-from cotenant.units import format_percent, format_seconds
+from cotenant.report.tables import print_paragraph, print_warnings
+from cotenant.units import format_percent, format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,13 +42,16 @@ def seeds_document(replays: Sequence[Replay], *, catalogue: str) -> Document:
 def print_seeds(replays: Sequence[Replay], console: Console) -> None:
     """A line for each model and policy: the median over seeds, and the range."""
     seeds = list(dict.fromkeys(one.seed for one in replays))
-    console.print(
-        f"{len(seeds)} seeds ({seeds[0]} to {seeds[-1]}), {format_seconds(replays[0].duration_s)} each:"
-        " median (least to most)",
-        style="bold",
-    )
+    count = f"{plural(len(seeds), 'seed')} ({seeds[0]} to {seeds[-1]})"
+    policies = list(dict.fromkeys(one.policy for one in replays))
+    alone = f", {policies[0]}" if len(policies) == 1 else ""
+    each = f"{format_seconds(replays[0].duration_s)} each{alone}: median (least to most)"
+    print_paragraph(console, f"{count}, {each}", style="bold", indent=0)
     console.print()
-    grid = table("model", "policy", "TTFT p95", "TPOT p95", "within SLO", "SLO held", left=("policy",))
+    grid = table(
+        "model", "policy", "TTFT p95", "TPOT p95", "within SLO", "SLO held", left=("policy",),
+        spare=("policy",) if alone else (),
+    )  # fmt: skip
     before = ""
     for policy, model, found in sorted(_groups(replays), key=lambda group: _place(replays, group[1])):
         held = _held(found)
@@ -61,7 +65,7 @@ def print_seeds(replays: Sequence[Replay], console: Console) -> None:
             "-" if held is None else f"{held} of {len(found)}",
         )
         before = model
-    console.print(grid)
+    print_table(grid, console)
     print_warnings(
         console, list(dict.fromkeys(text for one in replays if one.seed == seeds[0] for text in one.warnings))
     )

@@ -1,48 +1,28 @@
-"""Tables and paragraphs as all reports set them: no frames, dim heads, figures to the right."""
+"""Paragraphs, pairs, commands and warnings as all reports set them; tables are in `grid`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from cotenant.report.grid import INDENT, beside, print_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
-
-INDENT = 2
 
 
-def table(*columns: str, left: Sequence[str] = (), wrap: str = "", gap: int = 2) -> Table:
-    """An empty table. The first column and those in `left` are set to the left, the column `wrap` may wrap;
-    `gap` spaces stand between two columns."""
-    from rich.table import Table
-
-    grid = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for number, column in enumerate(columns):
-        to_left = number == 0 or column in left or column == wrap
-        grid.add_column(column, justify="left" if to_left else "right", no_wrap=column != wrap, overflow="fold")
-    return grid
-
-
-def pairs(facts: Iterable[tuple[str, str]]) -> Table:
+def print_pairs(facts: Sequence[tuple[str, str]], console: Console) -> None:
     """Names and what is said of each, which wraps beside its name."""
-    from rich.table import Table
-
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, said in facts:
-        grid.add_row(name, said)
-    return grid
+    print_lines(((line, "") for line in beside(facts, console.width, console)), console)
 
 
 def print_paragraph(console: Console, text: str, *, style: str = "", indent: int = INDENT) -> None:
-    """`text` wrapped to the width of the console, every line indented."""
+    """`text` wrapped to the width of the console, every line indented; a word that is longer runs over."""
     from textwrap import wrap
 
     margin = " " * indent
-    for line in wrap(text, max(20, console.width - indent), break_on_hyphens=False):
-        console.print(margin + line, style=style)
+    lines = wrap(text, max(20, console.width - indent), break_on_hyphens=False, break_long_words=False)
+    print_lines(((margin + line, style) for line in lines), console)
 
 
 def print_sources(console: Console, timed: Iterable[tuple[str, str]]) -> None:
@@ -65,6 +45,6 @@ def print_command(console: Console, words: Sequence[str], *, style: str = "") ->
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
-    """One line each; copied and searched for, so never cut."""
+    """A paragraph each."""
     for warning in warnings:
-        console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
+        print_paragraph(console, f"warning: {warning}", style="yellow", indent=0)

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.trace_summary import TokenSpread, TraceSummary
 from cotenant.report.document import Document, header
-from cotenant.report.tables import pairs, print_warnings, table
-from cotenant.units import format_percent, format_seconds
+from cotenant.report.grid import print_table, table
+from cotenant.report.tables import print_pairs, print_paragraph, print_warnings
+from cotenant.units import format_percent, format_seconds, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_MARGIN = 18  # columns that stand before the plot of rates
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ENOUGH, _BURSTY = 100, 1.2  # so many requests, and gaps that vary so much, are more than Poisson's chance
 
@@ -31,7 +33,7 @@ def trace_document(summary: TraceSummary, *, catalogue: str) -> Document:
 
 def traffic_block(summary: TraceSummary) -> Document:
     """What a fleet file says of it: a rate, lengths, and weights by hour where the trace lasts a day."""
-    rate = {"requests_per_second": float(f"{summary.rate:.4g}")} if summary.timed else {}
+    rate = {"requests_per_second": float(f"{summary.rate:.4g}")} if summary.rated else {}
     block: Document = {
         **rate,
         "input_tokens": _lengths(summary.input_tokens),
@@ -39,7 +41,7 @@ def traffic_block(summary: TraceSummary) -> Document:
     }
     if summary.by_hour:
         return {**block, "by_hour": list(summary.by_hour)}
-    if summary.timed and summary.requests >= _ENOUGH and summary.variation > _BURSTY:
+    if summary.rated and summary.requests >= _ENOUGH and summary.variation > _BURSTY:
         return {**block, "arrivals": {"gamma": float(f"{summary.variation:.3g}")}}
     return block
 
@@ -57,13 +59,7 @@ def traffic_yaml(summary: TraceSummary) -> str:
 
 def print_trace(summary: TraceSummary, console: Console) -> None:
     """Figures and small plots, then the block to copy."""
-    when = (
-        f"{summary.requests:,} requests in {summary.duration_s:,.0f} s,"
-        f" {summary.rate:.3g} a second ({summary.peak_rate:.3g} in the busiest minute)"
-        if summary.timed
-        else f"{summary.requests:,} requests without times"
-    )
-    console.print(f"{summary.name}: {when}", style="bold")
+    print_paragraph(console, f"{summary.name}: {_when(summary)}", style="bold", indent=0)
     console.print()
     grid = table(
         "tokens", "p50", "p95", "p99", "max", "mean", "shortest to longest", left=("shortest to longest",)
@@ -73,24 +69,35 @@ def print_trace(summary: TraceSummary, console: Console) -> None:
             name, f"{found.p50:,}", f"{found.p95:,}", f"{found.p99:,}", f"{found.maximum:,}", f"{found.mean:,.0f}",
             plot(found.counts),
         )  # fmt: skip
-    console.print(grid)
+    print_table(grid, console)
     console.print()
-    facts = _times(summary) if summary.timed else []
+    facts = _times(summary, console.width) if summary.rated else []
     if summary.seen_share is not None:
         facts.append(
             ("begun before", f"{format_percent(summary.seen_share)} of input tokens, by the trace's hashes")
         )
     if facts:
-        console.print(pairs(facts))
+        print_pairs(facts, console)
         console.print()
     console.print(traffic_yaml(summary), soft_wrap=True)
     print_warnings(console, summary.notes)
 
 
-def _times(summary: TraceSummary) -> list[tuple[str, str]]:
+def _when(summary: TraceSummary) -> str:
+    count = plural(summary.requests, "request")
+    if not summary.rated:
+        return (
+            f"{count}, all within a second" if summary.timed and summary.requests > 1 else f"{count} without times"
+        )
+    rates = f"{summary.rate:.3g} a second ({summary.peak_rate:.3g} in the busiest minute)"
+    return f"{count} in {format_seconds(summary.duration_s)}, {rates}"
+
+
+def _times(summary: TraceSummary, width: int) -> list[tuple[str, str]]:
     mean, p99, most = summary.concurrency
+    rates = _merged(summary.rates, max(1, width - _MARGIN))
     return [
-        ("rate over time", f"{plot(summary.rates)}\nup to {max(summary.rates):.3g} a second"),
+        ("rate over time", f"{plot(rates)}\nup to {max(rates):.3g} a second"),
         (
             "burstiness",
             f"{summary.variation:.2f} by gaps (deviation / mean),"
@@ -102,6 +109,13 @@ def _times(summary: TraceSummary) -> list[tuple[str, str]]:
             f" {format_seconds(summary.token_s)} a token",
         ),
     ]
+
+
+def _merged(values: Sequence[float], most: int) -> Sequence[float]:
+    """At most `most` values, each the mean of as many neighbours."""
+    each = -(-len(values) // most)
+    parts = [values[start : start + each] for start in range(0, len(values), each)]
+    return values if each == 1 else [sum(part) / len(part) for part in parts]
 
 
 def plot(values: Sequence[float]) -> str:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from cotenant.domain.what_if import Sweep, WhatIfPoint
 from cotenant.report.document import Document, header
+from cotenant.report.grid import print_table, table
 from cotenant.report.page import page, section
 from cotenant.report.page import table as html_table
 from cotenant.report.plots import Axis, Series, area_plot, line_plot, plain
-from cotenant.report.tables import table
-from cotenant.units import format_price
+from cotenant.report.tables import print_paragraph
+from cotenant.units import format_price, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,19 +26,19 @@ _BAR = 28
 def print_what_if(sweep: Sweep, points: Sequence[WhatIfPoint], console: Console) -> None:
     """A line and a bar for each factor, to scale, and why some have no room."""
     most = max((one.value for one in points if one.value is not None), default=0.0)
-    grid = table(f"{sweep.name} x", "cost", "", "GPUs", left=("", "GPUs"))
+    grid = table(f"{sweep.name} x", "cost", "", "GPUs", left=("", "GPUs"), wrap="GPUs", spare=(2,))
     for one in points:
         grid.add_row(
             f"{one.factor:.3g}", _cost(one), _bar(one.value, most), _cards(one),
             style="bold" if one.factor == 1 else "",
         )  # fmt: skip
-    console.print(grid)
+    print_table(grid, console)
     reasons: dict[str, list[str]] = {}
     for one in points:
         if one.lacks:
             reasons.setdefault(one.lacks, []).append(f"{one.factor:.3g}")
     for reason, factors in reasons.items():
-        console.print(f"No room at {', '.join(factors)}: {reason}.", markup=False, highlight=False)
+        print_paragraph(console, f"No room at {', '.join(factors)}: {reason}.", indent=0)
 
 
 def _bar(value: float | None, most: float) -> str:
@@ -51,7 +52,7 @@ def _cost(one: WhatIfPoint) -> str:
         return "no room"
     if one.cost_per_hour is not None:
         return format_price(one.cost_per_hour)
-    return "1 card" if one.value == 1 else f"{one.value or 0:.0f} cards"
+    return plural(round(one.value or 0), "card")
 
 
 def _cards(one: WhatIfPoint) -> str:

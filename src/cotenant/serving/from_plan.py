@@ -93,7 +93,7 @@ def fleet_of(
         further = (*replica.also_serves, *(adapter.name for adapter in replica.adapters))
         names |= {name: replica.model for name in further if name not in names}
     devices = Devices(
-        tuple(f"{gpu.device.type} {gpu.device.node}.{gpu.device.index}" for gpu in plan.gpus),
+        tuple(gpu.device.label for gpu in plan.gpus),
         tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
     )
     hours = tuple(

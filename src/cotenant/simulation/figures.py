@@ -136,4 +136,4 @@ def _spells(resident: Resident, end_s: float) -> tuple[tuple[float, float, float
 
 def _card_names(plan: Plan) -> dict[tuple[int, int], str]:
     devices = [gpu.device for gpu in plan.gpus]
-    return {(one.node, one.index): f"{one.type} #{one.node}.{one.index}" for one in devices}
+    return {(one.node, one.index): one.label for one in devices}

@@ -16,6 +16,7 @@ _PARTS = 60
 _CLASSES = 12
 _MINUTE_S = 60.0
 _DAY_S = 86_400.0
+_SHORTEST_S = 1.0  # below it the figures would be of the clock, not of users
 
 
 def summary(trace: Trace, *, token_s: float) -> TraceSummary:
@@ -46,8 +47,16 @@ def summary(trace: Trace, *, token_s: float) -> TraceSummary:
         by_hour=_by_hour(arrivals) if whole >= _DAY_S else (),
         seen_share=sum(trace.seen_tokens) / sum(trace.input_tokens) if trace.seen_tokens else None,
         timed=trace.timed,
-        notes=trace.notes,
+        rated=trace.timed and whole >= _SHORTEST_S,
+        notes=trace.notes
+        if whole >= _SHORTEST_S or not trace.timed
+        else (*trace.notes, _momentary(len(arrivals))),
     )
+
+
+def _momentary(requests: int) -> str:
+    what = "a single request has no rate" if requests == 1 else "all of it comes within a second, and has no rate"
+    return f"{what}: say how often they come yourself (requests_per_second)"
 
 
 def spread(tokens: Any) -> TokenSpread:
