@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.accuracy_engines import other_versions
 from bench.accuracy_formats import base_names, formats_of, with_recipe
-from bench.accuracy_unsaid import DRAFT_TOKENS, unsaid, unusual
+from bench.accuracy_unsaid import DRAFT_TOKENS, longest_prompt, unsaid, unusual
 from bench.accuracy_versions import candidates, merged
 from cotenant.catalogue.drafts import find_draft
 from cotenant.catalogue.gpus import find_gpu
@@ -267,6 +267,7 @@ def _settings(row: Row, model: ModelSpec, version: Version) -> EngineSettings:
         max_model_len=length,
         max_num_seqs=row["max_num_seqs"],
         max_num_batched_tokens=row["max_num_batched_tokens"],
+        max_input_tokens=longest_prompt(row),
         gpu_memory_utilization=share / 100 if share is not None and share > 1 else share,  # said in percent
         block_size=row["block_size"],
         enforce_eager=bool(row["enforce_eager"]),

@@ -33,6 +33,16 @@ def unusual(row: Row) -> Iterator[Row]:
             yield {**row, "max_num_batched_tokens": tokens, "max_num_seqs": sequences}
 
 
+def longest_prompt(row: Row) -> int | None:
+    """TGI's max_input_tokens, for which the records have no field: who raises max_total_tokens raises it too, as
+    far as a whole prompt may go (launcher/src/main.rs: below the total, and within one prefill)."""
+    total, batch = row["max_model_len"], row["max_num_batched_tokens"]
+    if row["engine"] != "text-generation-inference" or total is None:
+        return None
+    longest: int = total - 1 if batch is None else min(total - 1, batch)
+    return longest
+
+
 def _open(row: Row) -> bool:
     return row["engine"] == "vllm" and row.get("flags_shown") is not True
 

@@ -34,6 +34,15 @@ class Printed(StrEnum):
     TOKENS = "tokens"  # those of the layers that keep everything
 
 
+class Packing(StrEnum):
+    """How pages of several sizes beside a window of MLA rows share one block."""
+
+    APART = "apart"  # each kind counts in blocks by its bytes
+    TUPLES = "tuples"  # a page of every size, as many times as the longest kind has layers
+    SLOTS = "slots"  # of every size as many pages as any group has
+    LARGEST = "largest"  # the largest group's pages
+
+
 class Online(StrEnum):
     """How an engine quantises a 16-bit checkpoint while it loads it."""
 
@@ -67,10 +76,11 @@ class PoolRules:
         REST      pool = fraction x (capacity - others - spent)
 
     `spent` are weights, runtime inside the budget and, with `activations_inside`, the warm-up's peak (else that
-    needs what the fraction leaves). `first`: the cache of the warm-up's own batch, which `kept` spares; only with
-    `warms_cache`. `of_free`: the pool is cut from what is really free, so that only what comes after it can
-    overflow the card. `holds_longest`: refuses to start when the pool cannot hold one longest sequence; with
-    `infers_longest` only where max_input_tokens is told or has a default (else it takes what the pool holds).
+    needs what the fraction leaves). `first`: the cache of the warm-up's own batch, which `kept` spares and the
+    pool never falls below; only with `warms_cache`, and with `warms_answers` with room for whole answers.
+    `of_free`: the pool is cut from what is really free, so that only what comes after it can overflow the card.
+    `holds_longest`: refuses to start when the pool cannot hold one longest sequence; with `infers_longest` only
+    where max_input_tokens is told or has a default (else it takes what the pool holds).
     """
 
     base: Base = Base.CARD
@@ -78,6 +88,7 @@ class PoolRules:
     kept: float = 1.0
     activations_inside: bool = True
     warms_cache: bool = False
+    warms_answers: bool = True
     of_free: bool = False
     holds_longest: bool = True
     infers_longest: bool = False
@@ -112,6 +123,7 @@ class CacheRules:
     `latent_heads_width`: MLA is cached expanded, a key and a value of that width for every head (0: as it is).
     `sparse_fp8_bytes`: a row of sparse MLA in fp8: 512 values, 4 scales in fp32 and 64 rotary elements in bf16 (0:
     as wide as any fp8 row, with one scale).
+    `packing`: how DeepSeek-V4's compressed rows, its window and its compressors' sums share blocks.
     """
 
     block_size: int = 16
@@ -137,6 +149,7 @@ class CacheRules:
     own_windows: frozenset[str] | None = None
     latent_heads_width: int = 0
     sparse_fp8_bytes: int = 656
+    packing: Packing = Packing.APART
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,10 @@ class ProfileRules:
     `prompt_logit_bytes`: alive per element of (tokens x vocabulary) where the warm-up asks for the logits of every
     prompt token, whole on each rank; `gathered_logits`: each rank holds its own part of them beside the whole.
     `whole_prompts`: the batch is of prompts as long as they may be, each with one row of logits.
+    `counts_reserved`: the pool is cut from what the driver calls free after an eager run, so that all that
+    PyTorch's allocator keeps counts, not only what was alive. `output_copies`: partial results that a quantised
+    linear layer writes before it sums them. `formats`: formats of weights (by the start of their names) that run
+    otherwise.
     """
 
     logit_bytes: float
@@ -167,8 +184,15 @@ class ProfileRules:
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False
     whole_prompts: bool = False
+    counts_reserved: bool = False
+    output_copies: int = 0
+    formats: tuple[tuple[str, ProfileRules], ...] = ()
     reserves_graphs: bool = True  # else graphs come on top even where the version's budget pays for them
     run: str = "profile run"  # what makes it reach that
+
+    def served_as(self, format_name: str) -> ProfileRules:
+        """How the run goes for weights of that format."""
+        return next((other for start, other in self.formats if format_name.startswith(start)), self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +207,7 @@ class RuntimeRules:
     `graph_slots`: how many times max_num_seqs the largest may be (None: whatever the slots are; 1: the next size
     that holds them all). `graph_sets`: architectures with sizes of their own, whatever the slots are.
     `piecewise`: every layer's part is a graph of its own. `adapter_graphs`: a second set where there are adapters.
+    `graphs_hold_states`: graphs are captured only where the pool has a block of state for each of max_num_seqs.
     `graphs_estimated`: what is subtracted is an extrapolation from two captures, not what graphs take.
     `graph_slack_bytes`: how much more they have been seen to take. `prefill_sizes`: sizes of prefill that are
     captured too, up to a batch, each `prefill_bytes` (models with MLA: `latent_prefill_bytes` together).
@@ -203,6 +228,7 @@ class RuntimeRules:
     graph_sets: tuple[tuple[str, tuple[int, ...]], ...] = ()
     piecewise: bool = False
     adapter_graphs: bool = False
+    graphs_hold_states: bool = False
     slot_bytes: int = 0
     graphs_estimated: bool = False
     graph_slack_bytes: int = 0

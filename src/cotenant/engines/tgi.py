@@ -174,6 +174,7 @@ def _rules(release: _Release) -> MemoryRules:
             usable=usable,
             kept=kept,
             warms_cache=True,
+            warms_answers=release >= (1, 1, 1),  # before: two tokens each (router/client/src/client.rs)
             of_free=True,
             holds_longest=release >= (0, 9, 4),  # `max_total_tokens` must be <= `max_batch_total_tokens`
             infers_longest=True,
@@ -223,11 +224,15 @@ def _wiggle_room(release: _Release) -> tuple[float, float]:
     return 1.0, 0.95 if release >= (1, 4, 1) else 1.0
 
 
+# layers/awq/quantize/qmodule.py: gemm_forward_cuda(..., 8) writes eight partial results; Marlin since 2.2.
+_AWQ_SPLITS = 8
+
+
 def _profile_rules(release: _Release) -> ProfileRules:
     """Logits of all prompt tokens in 16 bits and their log-softmax beside them; in place since 2.4; none since 3.0
     unless REQUEST_LOGPROBS asks for them."""
     prompts = 4.0 if release < (2, 4) else 2.0 if release < (3, 0) else 0.0
-    return ProfileRules(
+    own = ProfileRules(
         logit_bytes=38.0,  # the warm-up's requests sample with top-k and top-p: sorts (utils/logits_process.py)
         logit_bytes_low=14.0,
         logit_bytes_small=38.0,
@@ -235,8 +240,12 @@ def _profile_rules(release: _Release) -> ProfileRules:
         prompt_logit_bytes=prompts,
         gathered_logits=True,
         whole_prompts=True,
+        counts_reserved=True,
         run="warm-up",
     )
+    if release >= (2, 2):
+        return own
+    return replace(own, formats=(("awq", replace(own, output_copies=_AWQ_SPLITS)),))
 
 
 def _notes(release: _Release) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role, Split
 from cotenant.engines.rules import ProfileRules
+from cotenant.estimation.eager_run import EagerShape, Kept, eager_run
 from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.vision import encoder_run
 from cotenant.units import MIB
@@ -59,7 +60,17 @@ def activations(
     return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
 
 
+def given_back(model: ModelSpec, settings: EngineSettings, rules: ProfileRules) -> int:
+    """Of `activations`, bytes that PyTorch keeps unused and gives back before an allocation fails."""
+    if not rules.counts_reserved:
+        return 0
+    kept = _kept(model, settings, rules)
+    return kept.reserved_bytes - kept.peak_bytes
+
+
 def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules, last_stage: bool) -> Term:
+    if rules.counts_reserved:
+        return _reserved(model, settings, rules)
     widths = _WIDTHS.get(
         (model,), settings.tensor_parallel_size, lambda: _widths(model, settings.tensor_parallel_size)
     )
@@ -89,6 +100,47 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     what += "; the vision encoder's images are known only roughly"
     most = max(high, value) + images.doubt * images.peak
     return Term(Interval(round(low), round(value), round(most)), f"{rules.run}: {what}")
+
+
+def _reserved(model: ModelSpec, settings: EngineSettings, rules: ProfileRules) -> Term:
+    """What the allocator keeps; where a freed block was split, the logits may have needed one more."""
+    tokens, kept = settings.max_num_batched_tokens or 1, _kept(model, settings, rules)
+    value, peak = kept.reserved_bytes, kept.peak_bytes
+    logits = tokens * model.vocab_size * _ELEMENT if rules.prompt_logit_bytes else 0
+    low, high = max(peak, 0.92 * value), value * 1.15 + max(logits, 150 * MIB)
+    what = f"{tokens:,} prompt tokens" + (f" with {model.vocab_size:,} logits each, unsplit" if logits else "")
+    why = f"{rules.run}: all that PyTorch keeps of {what}"
+    images = encoder_run(model, tokens, settings.tensor_parallel_size)
+    if images is None:
+        return Term(Interval(round(low), value, round(high)), why)
+    middle = max(value + images.kept, images.peak)
+    most = max(high, middle) + images.doubt * images.peak
+    return Term(
+        Interval(round(low), round(middle), round(most)),
+        f"{why}; the vision encoder's images are known only roughly",
+    )
+
+
+_KEPT: IdentityCache[Kept] = IdentityCache(1024)
+
+
+def _kept(model: ModelSpec, settings: EngineSettings, rules: ProfileRules) -> Kept:
+    tokens, ranks = settings.max_num_batched_tokens or 1, settings.tensor_parallel_size
+    rows = _rows(settings, tokens, rules)
+    return _KEPT.get(
+        (model, rules), (tokens, ranks, rows), lambda: eager_run(_shape(model, tokens, ranks, rows, rules))
+    )
+
+
+def _shape(model: ModelSpec, tokens: int, ranks: int, rows: int, rules: ProfileRules) -> EagerShape:
+    widths = _WIDTHS.get((model,), ranks, lambda: _widths(model, ranks))
+    experts = widths.expert * (model.experts_per_token or 1)
+    return EagerShape(
+        tokens=tokens, hidden=model.hidden_size, attention=widths.attention, output=widths.output,
+        inner=max(widths.inner, experts), vocabulary=model.vocab_size if rules.prompt_logit_bytes else 0,
+        ranks=ranks, logit_copies=2 if rules.prompt_logit_bytes > _ELEMENT else 1,
+        sampler_bytes=round(rows * model.vocab_size * rules.logit_bytes), output_copies=rules.output_copies,
+    )  # fmt: skip
 
 
 def _rows(settings: EngineSettings, tokens: int, rules: ProfileRules) -> int:

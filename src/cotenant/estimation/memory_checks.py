@@ -5,6 +5,7 @@ from __future__ import annotations
 from cotenant.domain.demand import Demand
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
+from cotenant.domain.model import AttentionKind
 from cotenant.engines.rules import Base, EngineRules
 from cotenant.estimation.kv_cache import pool_interval
 from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, footprint_of, load_peak
@@ -67,6 +68,8 @@ def _checks(
             checks.append(_warm_up_check(memory, stage, free))
         if memory.layout.groups and not (demand is None and _holds_something(memory, stage, number)):
             checks.append(_pool_check(memory, stage, number, demand))
+        if _holds_states(memory):
+            checks.append(_states_check(memory, stage, number))
         checks.append(_card_check(memory, stage, pools[number], free))
     return checks
 
@@ -75,7 +78,7 @@ def _warm_up_check(memory: ReplicaMemory, stage: StageMemory, free: Interval) ->
     tokens = memory.settings.max_num_batched_tokens or 1
     what = f"the warm-up of {tokens:,} prompt tokens with {format_gib(stage.first)} of cache"
     hint = "fewer max_batch_prefill_tokens, or a smaller max_total_tokens"
-    return Check(what, stage.own.shifted(stage.first), free, "left on the card", hint)
+    return Check(what, stage.own.shifted(stage.first - stage.given_back), free, "left on the card", hint)
 
 
 def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, free: Interval) -> Check:
@@ -109,6 +112,20 @@ def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: 
     return Check(
         what, Interval.exact(need), stage.room, left + spent, "fewer or shorter sequences, or smaller weights"
     )
+
+
+def _holds_states(memory: ReplicaMemory) -> bool:
+    """Whether the engine refuses to capture graphs unless every slot may have a state."""
+    stateful = any(group.kind is AttentionKind.RECURRENT for group in memory.layout.groups)
+    return stateful and memory.rules.runtime.graphs_hold_states and not memory.settings.enforce_eager
+
+
+def _states_check(memory: ReplicaMemory, stage: StageMemory, number: int) -> Check:
+    slots, size = memory.settings.max_num_seqs or 1, memory.layout.block_bytes[number]
+    most = max(1, stage.room.low // size) if size else slots
+    what = f"a state for each of {slots:,} sequences, which graphs are captured for,"
+    hint = f"max_num_seqs of {most:,} at most, or enforce_eager"
+    return Check(what, Interval.exact(slots * size), stage.room, "left of the budget", hint)
 
 
 def _card_check(memory: ReplicaMemory, stage: StageMemory, pool: Interval, free: Interval) -> Check:

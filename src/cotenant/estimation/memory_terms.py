@@ -20,8 +20,8 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import AdapterPlace, Base, Capacity, EngineRules, MemoryRules, Online
-from cotenant.estimation.activations import activations
+from cotenant.engines.rules import AdapterPlace, Base, Capacity, EngineRules, MemoryRules, Online, PoolRules
+from cotenant.estimation.activations import activations, given_back
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.calibrated import profile_for, scaled, scaled_term
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
@@ -49,6 +49,7 @@ class StageMemory:
     left: Interval | None  # what stays free beside a pool that is cut from what is free
     beyond: Interval  # what stands outside of the budget, or on top of it
     first: int  # cache of the warm-up's own batch, where it has one
+    given_back: int = 0  # of `own`, what is kept unused until memory is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def replica_memory(
     layout = cache_layout(model, resolved, rules.cache)
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
     padding = engine.expert_padding(format.name, gpu)
-    profile = engine.profile(model, version, gpu)
+    profile = engine.profile(model, version, gpu).served_as(format.name)
     terms = weights_per_rank(
         model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
         dtype=resolved.dtype, adapters_on_vocabulary=rules.adapters_on_vocabulary,
@@ -122,8 +123,11 @@ def replica_memory(
         active = scaled_term(active, "activations", measured)
         inside = rules.pool.activations_inside
         spent = total((terms[stage * ranks].bytes, *((active.bytes,) if inside else ()), shared.inside))
-        first = _first_batch(layout, resolved, stage) if rules.pool.warms_cache else 0
-        room = _room(engine, resolved, rules, layout, capacity, used_bytes, stage, spent, shared.beside, first)
+        first = _first_batch(layout, resolved, stage, rules.pool) if rules.pool.warms_cache else 0
+        spare = given_back(model, resolved, profile)
+        room = _room(
+            engine, resolved, rules, layout, capacity, used_bytes, stage, spent, shared.beside, first, spare
+        )
         found.append(
             StageMemory(
                 terms[stage * ranks], active, shared,
@@ -131,6 +135,7 @@ def replica_memory(
                 spent, spent.shifted(charged),
                 room.budget, room.pool, room.base, room.left,
                 shared.outside if inside else active.bytes + shared.outside, first,
+                spare,
             )
         )  # fmt: skip
     return ReplicaMemory(resolved, rules, layout, capacity, tuple(found), online)
@@ -152,11 +157,20 @@ def _room(
     spent: Interval,
     before: Interval,
     first: int,
+    spare: int,
 ) -> Room:
     """The room of one stage's pool: what the fraction leaves, or what was asked for in bytes or tokens."""
     others = used_bytes if rules.pool.base is not Base.CARD else _charged(rules, used_bytes)
     room = room_of(
-        engine, settings, rules.pool, capacity=capacity, others=others, before=before, spent=spent, first=first
+        engine,
+        settings,
+        rules.pool,
+        capacity=capacity,
+        others=others,
+        before=before,
+        spent=spent,
+        first=first,
+        spare=spare,
     )
     if settings.kv_cache_memory_bytes is not None:
         asked = settings.kv_cache_memory_bytes
@@ -176,11 +190,11 @@ def with_pool(
         for number, stage in enumerate(memory.stages):
             room = _room(
                 engine, settings, memory.rules, memory.layout, memory.capacity, used_bytes, number, stage.own,
-                stage.runtime.beside, stage.first,
+                stage.runtime.beside, stage.first, stage.given_back,
             )  # fmt: skip
             yield StageMemory(
                 stage.weights, stage.activations, stage.runtime, stage.loading, stage.own, stage.spent,
-                room.budget, room.pool, room.base, room.left, stage.beyond, stage.first,
+                room.budget, room.pool, room.base, room.left, stage.beyond, stage.first, stage.given_back,
             )  # fmt: skip
 
     return ReplicaMemory(settings, memory.rules, memory.layout, memory.capacity, tuple(given()), memory.online)
@@ -214,12 +228,15 @@ def _with_adapters(
     return replace(shared, outside=shared.outside + slots, why=f"{why} that the budget does not count")
 
 
-def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int) -> int:
-    """Cache that a warm-up needs whose prompts, as long as one may be, each hold room for a whole sequence."""
+def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int, rules: PoolRules) -> int:
+    """Cache of a warm-up whose prompts, as long as one may be, each hold room for a whole sequence, or for two
+    tokens of an answer."""
     tokens = settings.max_num_batched_tokens or 1
     if settings.max_input_tokens is None:
         return layout.bytes_of_tokens(tokens + 1, stage)
     prompts = ceil(tokens / settings.max_input_tokens)
+    if not rules.warms_answers:
+        return layout.bytes_of_tokens(tokens + 2 * prompts, stage)
     return layout.bytes_of_tokens(prompts * (settings.max_model_len or 1), stage)
 
 

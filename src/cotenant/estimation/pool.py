@@ -40,8 +40,10 @@ def room_of(
     before: Interval,
     spent: Interval,
     first: int,
+    spare: int = 0,
 ) -> Room:
-    """The room of one rank, from resolved settings; `others` counts where the engine sees it."""
+    """The room of one rank, from resolved settings; `others` counts where the engine sees it, `spare` is what of
+    `spent` is given back when memory is short, and once the pool stands."""
     share = settings.gpu_memory_utilization or 0.0
     if rules.base is Base.AT_START:
         base = (capacity - before).shifted(-others).clamped()
@@ -55,9 +57,11 @@ def room_of(
     base = capacity if rules.usable == 1.0 else times(capacity, rules.usable)
     budget = engine.budget(base, settings).shifted(-others)
     rest = (budget - spent).shifted(-first)
-    left = times(capacity, 1 - share * rules.usable)
+    if first:  # where the warm-up's own batch finds its place it stays, whatever is then free beside it
+        rest = Interval(*(max(0, end) if end + spare >= 0 else end for end in (rest.low, rest.value, rest.high)))
+    left = times(capacity, 1 - share * rules.usable).shifted(spare)
     if rules.kept == 1.0:
-        return Room(base, budget, budget - spent, left if rules.of_free else None)
+        return Room(base, budget, rest.shifted(first), left if rules.of_free else None)
     left += times(rest.clamped(), 1 - rules.kept)
     return Room(base, budget, times(rest, rules.kept).shifted(first), left if rules.of_free else None)
 
