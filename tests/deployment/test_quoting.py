@@ -261,15 +261,26 @@ def test_two_servers_of_tgi_on_one_machine_meet_on_no_socket() -> None:
         assert len(set(values)) == len(values)
 
 
+def compose_tool() -> list[str]:
+    """Docker Compose, as a plugin of docker or as a program of its own; empty where there is none."""
+    docker, alone = shutil.which("docker"), shutil.which("docker-compose")
+    if docker and not subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+        return [docker, "compose"]
+    return [alone] if alone else []
+
+
 @pytest.mark.parametrize("plain", [True, False])
 def test_compose_reads_it(plain: bool, tmp_path: Path) -> None:
     plan = trio() if plain else hostile("vllm", "a'b\"$(x)`y` %i", "z;rm -rf $HOME/x")
-    docker = shutil.which("docker")
-    if not docker or subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode:
+    tool = compose_tool()
+    if not tool:
         pytest.skip("no docker compose here")
     for name, text in texts(plan, "compose").items():
         (tmp_path / name).write_text(text)
-    command = [docker, "compose", "-f", str(tmp_path / "compose.yaml"), "config", "--format", "json"]
+    command = [*tool, "-f", str(tmp_path / "compose.yaml"), "config", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["services"].keys() == {one.name for one in launches(plan)}
+    services = json.loads(done.stdout)["services"]
+    assert services.keys() == {one.name for one in launches(plan)}
+    for one in launches(plan):
+        assert one.replica.model in [word.replace("$$", "$") for word in services[one.name]["command"]]
