@@ -79,6 +79,29 @@ def test_names_of_ones_own_choice_gain_nothing_over_other_addresses() -> None:
     assert refused == 9
 
 
+def test_a_client_that_waits_for_nothing_has_a_place_beside_others_of_its_address() -> None:
+    """Behind one proxy somebody's twenty jobs keep nobody out; who has as many as others gets no more."""
+
+    async def run() -> tuple[list[str], str, int]:
+        board = Board(Bounds(workers=1, waiting=6))
+        many = [board.submit(f"10.0.0.1 {who}", "simulate", LONG, {}) for who in "aaaabbb"]
+        late = [board.submit("10.0.0.1 c", "simulate", LONG, {}) for _ in range(2)]
+        refused = 0
+        for who in "abc":
+            try:
+                board.submit(f"10.0.0.1 {who}", "simulate", LONG, {})
+            except FullError:
+                refused += 1
+        found = [job.state for job in many], "".join(job.state[0] for job in late), refused
+        await board.close()
+        return found
+
+    states, late, refused = asyncio.run(run())
+    assert states == ["running", "waiting", "waiting", "failed", "waiting", "waiting", "failed"]
+    assert late == "ww"
+    assert refused == 3
+
+
 def test_the_queue_is_bounded() -> None:
     async def run() -> None:
         board = Board(Bounds(workers=1, waiting=3, per_client=2))

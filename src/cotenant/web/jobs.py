@@ -159,14 +159,20 @@ class Board:
         self._queues.setdefault(job.client, deque()).append(job)
 
     def _made_room(self, client: str, waiting: list[Job]) -> bool:
-        """Whether a job of the address that has most was turned away, for one of an address that has less."""
+        """Whether a job of who has most was turned away, for one of who has less: of another address, or of
+        another client of the address that has most itself."""
         shares = Counter(_address(job.client) for job in waiting)
-        greediest, most = shares.most_common(1)[0]
-        theirs = [job for job in waiting if _address(job.client) == greediest and not job.others]
-        if shares[_address(client)] + 1 >= most or not theirs:
+        mine, most = shares[_address(client)], max(shares.values())
+        if mine == most:
+            clients = Counter(job.client for job in waiting if _address(job.client) == _address(client))
+            crowd = [one for one, theirs in clients.items() if theirs > clients[client] + 1]
+        else:
+            crowd = [job.client for job in waiting if shares[_address(job.client)] == most > mine + 1]
+        able = [job for job in waiting if job.client in crowd and not job.others]
+        if not able:
             return False
-        clients = Counter(job.client for job in theirs)
-        job = max(reversed(theirs), key=lambda one: clients[one.client])  # the newest of who has most there
+        clients = Counter(job.client for job in able)
+        job = max(reversed(able), key=lambda one: clients[one.client])  # the newest of who has most there
         self._unqueue(job)
         job.status, job.errors = BUSY, failed(BUSY, "others who had less came in its place", "try again")["errors"]
         self._end(job, "failed")
