@@ -44,7 +44,7 @@ def test_public_traces_are_read_as_they_are() -> None:
         (AZURE + "2023-11-16 18:17:03,nan,1\n", "line 4"),
         (AZURE + "2023-11-16 18:17:03,99999999999,1\n", "line 4"),
         (AZURE + "yesterday,1,1\n", "line 4"),
-        (AZURE + "2023-11-16 18:17:03\n", "line 4 .* 1 of the header's columns are there"),
+        (AZURE + "2023-11-16 18:17:03\n", "line 4 .* only 1 column, fewer than the header"),
         (AZURE + "2023-02-29 18:17:03,1,1\n", "no day of the calendar"),
         (AZURE + "2023-11-16 18:61:03,1,1\n", "line 4 .* '18:61:03' is not a time"),
         (AZURE + ",1,1\n", "line 4 .* '' is not a time"),

@@ -92,7 +92,7 @@ def simulate_many(
     tell("reading the fleet")
     span, waits = None if duration is None else parse_seconds(duration), parse_seconds(patience)
     if span is not None and span < _SHORTEST_S:
-        raise InputError(f"{duration} of traffic says nothing", hint=f"replay {_SHORTEST_S:g} s or more")
+        raise InputError(f"a duration of {duration} says nothing", hint=f"replay {_SHORTEST_S:g} s or more")
     if not policies or not seeds:
         raise InputError("a policy and a seed at least are needed")
     for policy in policies:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cotenant.cli.output import DOES_NOT_FIT, FITS, emit, json_option, one_line, progress, reports_errors
+from cotenant.cli.outputs import check_outputs, tell_written
 from cotenant.deployment.targets import TARGETS
 
 
@@ -28,13 +29,14 @@ def command(plan: str, target: str, out: Path | None, as_json: bool) -> int:
     from cotenant.catalogue import VERSION
     from cotenant.report.deployment_document import deployment_document, deployment_text
 
+    check_outputs(folder=out)
     with progress() as report:
         found = api.deploy(plan, to=target, progress=report)
     if out is not None:
         from cotenant.edge.deployments import write_deployment
 
         for path in write_deployment(found, out):
-            click.echo(one_line(f"wrote {path}"), err=True)
+            tell_written(path)
     if as_json:
         emit(deployment_document(found, catalogue=VERSION))
     else:

@@ -97,7 +97,7 @@ def report_error(error: CotenantError, *, as_json: bool) -> None:
         return
     colour = False if os.environ.get("NO_COLOR") else None  # None: on a terminal only
     for fault in error.faults():
-        where = f"{fault.path}: " if fault.path else ""
+        where = f"{fault.path}: " if fault.path and fault.path not in fault.message else ""
         click.secho("error: ", fg="red", bold=True, nl=False, err=True, color=colour)
         click.echo(one_line(f"{where}{fault.message}"), err=True)
         if fault.hint:

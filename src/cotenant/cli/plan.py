@@ -20,6 +20,7 @@ from cotenant.cli.output import (
     progress,
     reports_errors,
 )
+from cotenant.cli.outputs import check_outputs, tell_written, write_output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,11 +69,9 @@ def command(fleet: str, output: Path | None, html: Path | None, as_json: bool, *
     Exit status 3 when there is no room; the nearest plan is printed all the same, with what would make it fit. So
     it is where --replay finds no plan that holds every SLO.
     """
-    for file, hint in ((output, "-o"), (html, "--html")):
-        if file is not None and not file.name:
-            raise click.BadParameter("the name is empty", param_hint=hint)
     asked = _Asked(fleet, output, html, as_json, **told)
     _check(asked)
+    check_outputs(output=output, html=html)
     if asked.listed:
         return _listed(asked)
     if asked.sweep is not None:
@@ -176,7 +175,6 @@ def _listed(asked: _Asked) -> int:
 def _swept(asked: _Asked) -> int:
     from cotenant import api
     from cotenant.catalogue import VERSION
-    from cotenant.edge.store import write_atomic
     from cotenant.report.what_if import print_what_if, what_if_document, what_if_html
 
     with progress() as report:
@@ -186,7 +184,7 @@ def _swept(asked: _Asked) -> int:
         )
     if asked.html is not None:
         title = f"{Path(asked.fleet).name}: {sweep.name}"
-        write_atomic(asked.html, what_if_html(sweep, found, title=title).encode())
+        write_output(asked.html, what_if_html(sweep, found, title=title))
     document = what_if_document(sweep, found, catalogue=VERSION, input_hash=question.input_hash)
     _show(asked, document, lambda on: print_what_if(sweep, found, on))
     return FITS if any(one.feasible for one in found) else DOES_NOT_FIT
@@ -198,6 +196,7 @@ def _show(asked: _Asked, document: Mapping[str, Any], as_text: Callable[[Console
         from cotenant.edge.store import write_json
 
         write_json(asked.output, document)
+        tell_written(asked.output)
     if asked.as_json:
         emit(document)
     else:

@@ -18,6 +18,7 @@ from cotenant.cli.output import (
     progress,
     reports_errors,
 )
+from cotenant.cli.outputs import check_outputs, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,6 +128,7 @@ def command(
     from cotenant import api
     from cotenant.simulation.conditions import conditions_of
 
+    check_outputs(html=html)
     conditions = conditions_of(timeout=timeout, fail=fail, residency=residency, dispatch=dispatch, preempt=preempt)
     policies = [policy] if compare is None else [word.strip() for word in compare.split(",")]
     with progress() as report:
@@ -137,11 +139,10 @@ def command(
         )  # fmt: skip
     firsts = found[::seeds]
     if html is not None:
-        from cotenant.edge.store import write_atomic
         from cotenant.report.replay_html import replay_html
 
         name = Path(fleet).name
-        write_atomic(html, replay_html(firsts, title=f"Simulation of {name}", command=_command(name)).encode())
+        write_output(html, replay_html(firsts, title=f"Simulation of {name}", command=_command(name)))
     _show(found, seeds=seeds, compared=compare is not None, as_json=as_json)
     kept = [all(_holds(one) for one in found[start : start + seeds]) for start in range(0, len(found), seeds)]
     return FITS if any(kept) else DOES_NOT_FIT

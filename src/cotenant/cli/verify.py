@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
+from cotenant.cli.outputs import check_outputs, write_output
 
 if TYPE_CHECKING:
     from typing import Any
@@ -86,16 +87,16 @@ def command(
     from cotenant import api
     from cotenant.edge.engines import programs
 
+    check_outputs(html=html)
     programs.tell(_pairs(binaries, "--engine-binary"))
     if dry_run:
         return _steps(plan, as_json=as_json, **_words(told))
     with progress() as report, _stops_engines():
         found = api.verify(plan, progress=report, **_words(told))
     if html is not None:
-        from cotenant.edge.store import write_atomic
         from cotenant.report.verify_html import verify_html
 
-        write_atomic(html, verify_html(found, title=f"Verification of {Path(plan).name}").encode())
+        write_output(html, verify_html(found, title=f"Verification of {Path(plan).name}"))
     _show(found, as_json=as_json)
     return FITS if found.holds else DOES_NOT_FIT
 

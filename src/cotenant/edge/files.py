@@ -15,6 +15,7 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
 from cotenant.errors import CotenantError, FormatError, InputError, UnknownModelError
 from cotenant.readers import gguf, safetensors
+from cotenant.readers.foreign import refuse_foreign
 from cotenant.readers.gguf_model import gguf_model
 from cotenant.readers.json_text import parse_json
 from cotenant.readers.model_config import read_model_config
@@ -109,6 +110,7 @@ def _read_config(path: Path) -> Mapping[str, Any]:
         raise FormatError(f"{path.name} is not a JSON object", path=str(path))
     if "weight_map" in config:
         raise FormatError(f"{path.name} is an index of shards", hint="name its folder instead", path=str(path))
+    refuse_foreign(config, "a model's config.json", path=str(path))
     return config
 
 

@@ -11,16 +11,20 @@ from cotenant.errors import FormatError, InputError
 from cotenant.readers.traces import read_trace
 
 MAX_TRACE_BYTES = 2 * 2**30
+_HINT = "name a CSV with a header, or a file of JSON lines, with a request a line"
+_FOLDER = "paths are taken from the fleet file's own folder"
 
 
-def open_trace(path: str | os.PathLike[str]) -> Trace:
-    """The trace in the file at `path`. Raises InputError where it cannot be opened, FormatError where not read."""
+def open_trace(path: str | os.PathLike[str], *, hint: str = _HINT) -> Trace:
+    """The trace in the file at `path`; `hint` is for one that is not there.
+
+    Raises InputError where it cannot be opened, FormatError where it cannot be read.
+    """
     place = Path(path)
     try:
         if not place.is_file():
-            raise InputError(
-                f"no trace at {path}", hint="a CSV or JSON lines file, from the fleet file's own folder"
-            )
+            reason = "no such file" if not place.exists() else "a folder" if place.is_dir() else "not a file"
+            raise InputError(f"no trace at {path}: {reason}", hint=hint)
         if place.stat().st_size > MAX_TRACE_BYTES:
             raise FormatError(f"{path} is larger than {MAX_TRACE_BYTES:,} bytes", hint="cut it, or sample it")
         with place.open(encoding="utf-8-sig", newline="") as lines:
@@ -38,7 +42,7 @@ def trace_opener(fleet: str | os.PathLike[str] | None = None) -> Callable[[str],
 
     def opener(name: str) -> Trace:
         if name not in opened:
-            opened[name] = open_trace(folder / Path(name).expanduser())
+            opened[name] = open_trace(folder / Path(name).expanduser(), hint=_FOLDER)
         return opened[name]
 
     return opener

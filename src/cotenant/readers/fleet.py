@@ -18,6 +18,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.workload import Trace
 from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
+from cotenant.readers.foreign import refuse_foreign, refuse_foreign_text
 from cotenant.readers.input_hash import input_hash
 from cotenant.readers.yaml_text import Document, read_document
 
@@ -40,7 +41,8 @@ def read_fleet(
     `load_model` gets what stands at `model:` (text or a mapping of raw figures), `load_trace` the file named at
     `trace:`. Raises FormatError where the text cannot be read and InputErrors with every fault otherwise.
     """
-    return _fleet(read_document(text, path=path), load_model, load_trace, extra)
+    refuse_foreign_text(text, "a fleet", path=path)
+    return _fleet(read_document(text, path=path), load_model, load_trace, extra, path)
 
 
 def fleet_from(
@@ -61,7 +63,9 @@ def fleet_json_schema() -> dict[str, Any]:
     return published()
 
 
-def _fleet(document: Document, load_model: LoadModel, load_trace: LoadTrace, extra: tuple[GpuSpec, ...]) -> Fleet:
+def _fleet(
+    document: Document, load_model: LoadModel, load_trace: LoadTrace, extra: tuple[GpuSpec, ...], path: str = ""
+) -> Fleet:
     from cotenant.readers.fleet_checks import head_faults, offers, placement_faults
     from cotenant.readers.fleet_errors import structural_faults
     from cotenant.readers.fleet_models import requests
@@ -70,6 +74,7 @@ def _fleet(document: Document, load_model: LoadModel, load_trace: LoadTrace, ext
     value = document.value
     if not isinstance(value, dict):
         raise InputError("a fleet file is a mapping", hint=_HINT, path="$")
+    refuse_foreign(value, "a fleet", path=path)
     structural: list[CotenantError] = [*document.faults, *structural_faults(FleetFile, value)]
     gpu_entries: list[GpuEntry | None] = _sound(GpuEntry, value.get("gpus"))
     model_entries: list[ModelEntry | None] = _sound(ModelEntry, value.get("models"))

@@ -19,7 +19,8 @@ from math import isfinite
 from typing import NamedTuple
 
 from cotenant.domain.workload import Trace
-from cotenant.errors import FormatError
+from cotenant.errors import CotenantError, FormatError
+from cotenant.units import plural
 
 MOST_REQUESTS = 5_000_000
 _LONGEST_LINE = 1_000_000  # a Mooncake request lists its prefix hashes
@@ -61,6 +62,8 @@ def read_trace(lines: Iterable[str], *, name: str) -> Trace:
     first = next((line for line in bounded if line.strip()), None)
     if first is None:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
+    if first.strip() == "{":
+        raise FormatError(f"{name} is JSON over several lines, not a request a line", hint=_HINT)
     rows = _json_rows if first.lstrip().startswith("{") else _csv_rows
     listed = list(rows(chain([first], bounded), name))
     if not listed:
@@ -85,6 +88,21 @@ def read_trace(lines: Iterable[str], *, name: str) -> Trace:
         block_tokens=_HASHED_TOKENS if hashed else 0,
         notes=tuple(_notes(listed)),
     )
+
+
+def looks_like_trace(line: str) -> bool:
+    """Whether `line` could be a trace's first: the header of a CSV, or a request in JSON."""
+    if len(line) > _LONGEST_LINE:
+        return False
+    try:
+        words = (
+            list(json.loads(line))
+            if line.startswith("{")
+            else next(csv.reader([line], strict=True, delimiter=_separator(line)), [])
+        )
+        return len(words) > 1 and len(_columns([str(word) for word in words], "")) > 0
+    except (CotenantError, ValueError, TypeError, RecursionError, csv.Error):
+        return False
 
 
 class Row(NamedTuple):
@@ -136,7 +154,8 @@ def _bounded(lines: Iterable[str], name: str) -> Iterator[str]:
 
 
 def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
-    reader = csv.reader(lines, strict=True)
+    head = next(iter(lines))
+    reader = csv.reader(chain([head], lines), strict=True, delimiter=_separator(head))
     try:
         columns = _columns(next(reader), name)
         for cells in reader:
@@ -145,12 +164,17 @@ def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
                     arrival, given, written = (None if column is None else cells[column] for column in columns)
                     yield _row(None if arrival is None else _seconds(arrival), given, written)
                 except IndexError:
-                    short = ValueError(f"{len(cells)} of the header's columns are there")
+                    short = ValueError(f"only {plural(len(cells), 'column')}, fewer than the header")
                     raise _bad_line(name, reader.line_num, short) from None
                 except (ValueError, OverflowError) as error:
                     raise _bad_line(name, reader.line_num, error) from None
     except csv.Error as error:
         raise _bad_line(name, reader.line_num, error) from None
+
+
+def _separator(head: str) -> str:
+    """As spreadsheets write it where a comma marks decimals: a semicolon, or a tabulator."""
+    return next((sign for sign in (",", ";", "\t") if sign in head), ",")
 
 
 def _json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
@@ -159,13 +183,30 @@ def _json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = _object(line)
             keys = keys or [None if at is None else list(value)[at] for at in _columns(list(value), name)]
-            arrival, given, written = (None if key is None else value[key] for key in keys)
+            arrival, given, written = (None if key is None else _named(value, key) for key in keys)
             moment = None if arrival is None and keys[0] is None else _milliseconds(arrival)
             yield _row(moment, _tokens_of(given), written, _blocks(value.get("hash_ids")))
-        except (AttributeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        except (ValueError, OverflowError) as error:
             raise _bad_line(name, number, error) from None
+
+
+def _object(line: str) -> dict[str, object]:
+    """One request as JSON; ValueError in plain words for anything else."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - told as a line that is bad
+    return value
+
+
+def _named(value: dict[str, object], key: str) -> object:
+    if key not in value:
+        raise ValueError(f"{key[:40]!r} is missing")
+    return value[key]
 
 
 def _columns(header: list[str], name: str) -> tuple[int | None, int, int]:
@@ -195,8 +236,9 @@ def _blocks(value: object) -> tuple[int, ...]:
 
 def _row(moment: float | None, given: object, written: object, blocks: tuple[int, ...] = ()) -> Row:
     tokens = [_number(value) for value in (given, written)]
-    if not all(isfinite(value) and 0 <= value <= _MOST_TOKENS for value in tokens):
-        raise ValueError(f"{given!r} and {written!r} tokens")
+    for said, value in zip((given, written), tokens, strict=True):
+        if not (isfinite(value) and 0 <= value <= _MOST_TOKENS):
+            raise ValueError(f"{said!r} is no number of tokens (0 to {_MOST_TOKENS:,})")
     if moment is not None and not isfinite(moment):
         raise ValueError("the time is not finite")
     if moment is not None and moment < 0:
@@ -209,7 +251,7 @@ def _number(value: object) -> float:
     try:
         return float(str(value))
     except ValueError:
-        raise ValueError(f"{value!r} is not a number of tokens") from None
+        raise ValueError(f"{str(value)[:40]!r} is not a number of tokens") from None
 
 
 def _seconds(text: object) -> float:
