@@ -101,6 +101,7 @@ class Ground:
             deadline_ns=60 * SECOND, most_waiting=random.choice((20, 1000)), least_start_ns=8 * SECOND,
             grace_ns=SECOND, kill_every_ns=SECOND, probe_ns=SECOND, drain_ns=10 * SECOND,
             backoff_ns=200 * MS, most_backoff_ns=5 * SECOND, host_bytes=random.choice((600, 2000)),
+            hold_ns=random.choice((0, 0, 700, 2500)) * MS,
         )  # fmt: skip
 
     # --- time ---

@@ -287,6 +287,24 @@ def test_a_body_that_stops_being_http_is_answered_at_once(gateway):
     assert (status, found["error"]["code"]) == (400, "invalid_json")
 
 
+def test_a_body_that_does_not_come_is_no_reason_to_miss_a_deadline(gateway):
+    head = (
+        b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Request-Timeout: 0.5\r\nContent-Length: 99\r\n\r\n"
+    )
+    began = time.monotonic()
+    with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as one:
+        one.sendall(head + b"{")
+        assert one.recv(4096).startswith(b"HTTP/1.1 408")
+    assert time.monotonic() - began < 5  # of 60 s that a body may take
+
+
+def test_what_the_parser_refuses_is_logged_by_name_and_without_what_was_sent(gateway):
+    gateway.raw(b"GET /secret words HTTP/1.1\r\n\r\n", wait_s=2)
+    (line,) = (json.loads(line) for line in gateway.logged().splitlines() if '"http"' in line)
+    assert (line["what"], line["error"]) == ("bad_request", "BadStatusLine")
+    assert "secret" not in gateway.logged()
+
+
 # --- plans ---
 
 

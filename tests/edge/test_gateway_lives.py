@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import signal
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +19,9 @@ from cotenant.edge.engines import processes
 pytest.importorskip("aiohttp")
 
 from bench.live_case import MIB, Gateway, plan_document
+from cotenant.edge.gateway.log import Log
+from cotenant.edge.gateway.run import Options, Reload
+from cotenant.errors import InputError
 
 
 def test_a_killed_engine_is_started_again_and_nothing_is_lost(own):
@@ -130,6 +136,32 @@ def test_a_reload_keeps_engines_that_stay_the_same(own):
     (after,) = one.engines()
     assert after in before
     assert '"stay": ["alpha-1"], "start": [], "retire": ["beta-1"]' in one.logged()
+
+
+def test_a_reload_that_is_asked_for_while_another_one_reads_is_not_forgotten():
+    reads, going, told = [], threading.Event(), io.StringIO()
+
+    def again():
+        reads.append(time.monotonic())
+        going.wait(10)
+        raise InputError("no plan")
+
+    async def scene():
+        core = SimpleNamespace(log=Log(told))
+        reload = Reload(core, None, None, Options(again=again))
+        reload.begin()
+        while not reads:
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            reload.begin()
+        going.set()
+        async with asyncio.timeout(10):
+            while told.getvalue().count("reload_refused") < 2:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(scene())
+    assert len(reads) == 2
 
 
 @pytest.mark.parametrize("beside", [True, False])

@@ -101,3 +101,5 @@ def test_a_swap_waits_for_idleness_or_patience() -> None:
     assert not may_swap(9, 0, False, 10)
     assert may_swap(10, 0, False, 10)
     assert not may_swap(10, 10, False, 10)
+    assert [may_swap(wait, -1, True, 10, hold=5) for wait in (4, 5)] == [False, True]
+    assert [may_swap(wait, 0, False, 10, hold=20) for wait in (19, 20)] == [False, True]

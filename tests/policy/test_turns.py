@@ -73,3 +73,6 @@ def test_a_higher_priority_waits_neither_for_patience_nor_behind_a_models_own_re
     assert [may_go(priority=1, wait=wait, **asked) for wait in (9, 10)] == [False, True]
     assert not may_go(priority=0, wait=99, **asked)
     assert may_go(priority=0, wait=0, **{**asked, "busy": False})
+    asked |= {"busy": False, "hold": 3}
+    assert [may_go(priority=1, wait=wait, **asked) for wait in (2, 3)] == [False, True]
+    assert may_go(priority=2, wait=0, **asked)  # a higher priority is not held up

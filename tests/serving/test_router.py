@@ -76,6 +76,23 @@ def test_an_idle_model_makes_room_after_its_least_stay():
     assert one.take() == [Start(1, 1)]
 
 
+def test_an_idle_model_keeps_its_place_until_another_ones_request_has_waited():
+    one = two(residency_ns=0, hold_ns=2 * S)
+    one.arrived(0, 1, "A")
+    up(one, 2 * S)
+    one.finished(3 * S, 1)
+    one.take()
+    one.arrived(4 * S, 2, "B")
+    assert one.next_ns() == 6 * S
+    one.arrived(5 * S, 3, "A")
+    assert one.take() == [Send(3, 0, 1)]  # no swap for it
+    one.finished(5 * S, 3)
+    one.tick(6 * S - 1)
+    assert one.take() == []
+    one.tick(6 * S)
+    assert one.take() == [Stop(0, 1, kill=False)]
+
+
 def test_a_b_a_b_does_not_thrash():
     """Requests in turn: those of one model are served together until the other has waited long enough."""
     one = two(patience_ns=10 * S, residency_ns=5 * S)

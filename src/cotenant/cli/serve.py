@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 @click.option(
     "--residency", default="5s", show_default=True, metavar="TIME", help="How long a model stays at least."
 )
+@click.option(
+    "--hold", default="0s", show_default=True, metavar="TIME", help="A request's wait before an idle model goes."
+)
 @click.option("--idle", metavar="TIME", help="Send models away that nobody asked for so long. Default: never.")
 @click.option(
     "--deadline", default="600s", show_default=True, metavar="TIME", help="For a request without its own."
@@ -124,6 +127,7 @@ def _options(told: dict[str, object], again: Callable[[], Fleet]) -> Options:
         settings=Settings(
             patience_ns=span("patience"),
             residency_ns=span("residency"),
+            hold_ns=span("hold"),
             deadline_ns=span("deadline"),
             drain_ns=span("drain"),
             idle_ns=span("idle") if told["idle"] is not None else None,

@@ -41,14 +41,20 @@ def make_room(
     return room
 
 
-def may_swap(wait: int, own_wait: int, idle: bool, patience: int) -> bool:
-    """Whether a model's turn is over: it has no work, or another model's request has waited `patience` or more.
+def may_swap(wait: int, own_wait: int, idle: bool, patience: int, hold: int = 0) -> bool:
+    """Whether a model's turn is over: it has no work and another model's request has waited for `hold`, or it has
+    and the other one has waited `patience` and `hold`, or more.
+
+    With a hold a swap comes as late as whoever waits allows: what is asked of the model meanwhile needs no swap of
+    its own, and whoever waits first in each turn waits alike, instead of for all or none of it.
 
     Without patience every request of another model would force a swap, and a card would only load (thrash). The
     other must have waited longer than any of its own (`own_wait`), else a model could be sent away before it
     served anything, and nobody would ever be served.
     """
-    return idle or (wait >= patience and wait > own_wait)
+    if idle:
+        return wait >= hold
+    return wait >= max(patience, hold) and wait > own_wait
 
 
 def may_go(
@@ -60,15 +66,18 @@ def may_go(
     wait: int,
     own_wait: int,
     patience: int,
+    hold: int = 0,
 ) -> bool:
     """Whether a model that is awake may be sent away for a request of `priority` that has waited for `wait`.
 
     It has been awake for `resident`, and must be for `minimum`; its own oldest request waits for `own_wait` (-1:
-    none does). All four in one unit of time.
+    none does); `hold` is what the other must have waited though it is idle. All in one unit of time. A higher
+    priority waits for none of them.
     """
     if not may_displace(busy, priority, own_priority) or not has_resided(
         resident, minimum, priority, own_priority
     ):
         return False
     own = -1 if priority > own_priority else own_wait  # a higher priority does not queue behind its requests
-    return may_swap(wait, own, not busy, patience_for(patience, priority, own_priority))
+    patience, hold = patience_for(patience, priority, own_priority), patience_for(hold, priority, own_priority)
+    return may_swap(wait, own, not busy, patience, hold)

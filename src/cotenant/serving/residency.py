@@ -163,11 +163,12 @@ class Residency:
             wait=floor.now_ns - model.waiting.oldest_ns(),
             own_wait=floor.now_ns - own.waiting.oldest_ns() if own.waiting.count else -1,
             patience=settings.patience_ns,
+            hold=settings.hold_ns,
         )
         if not goes and may_displace(busy, priority, own_priority):  # then time alone may change it
             floor.review_at(victim.since_ns + settings.residency_ns)
-            if busy:
-                floor.review_at(model.waiting.oldest_ns() + settings.patience_ns)
+            wait_ns = max(settings.hold_ns, settings.patience_ns) if busy else settings.hold_ns
+            floor.review_at(model.waiting.oldest_ns() + wait_ns)
         return goes
 
     def _priority_of(self, victim: Replica, own: Model) -> int:

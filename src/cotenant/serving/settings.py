@@ -50,12 +50,13 @@ class Served:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Times and limits. `patience_ns`: how long a request waits before a busy model of the same priority makes
-    room; `residency_ns`: how long a model stays at least. `tries`: sendings of one request, as long as no byte
-    of an answer came. `slack`: by how much a load or a wake may exceed its expected time before it counts as
-    hung."""
+    room; `hold_ns`: the same before an idle one does; `residency_ns`: how long a model stays at least. `tries`:
+    sendings of one request, as long as no byte of an answer came. `slack`: by how much a load or a wake may exceed
+    its expected time before it counts as hung."""
 
     patience_ns: int = 10 * SECOND
     residency_ns: int = 5 * SECOND
+    hold_ns: int = 0
     deadline_ns: int = 600 * SECOND
     most_waiting: int = 1000
     tries: int = 2

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 KINDS = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     405: "invalid_request_error", 408: "timeout_error", 413: "invalid_request_error", 415: "invalid_request_error",
-    429: "rate_limit_error", 500: "server_error", 502: "server_error", 503: "server_error", 504: "timeout_error",
+    429: "rate_limit_error", 500: "server_error", 501: "invalid_request_error", 502: "server_error",
+    503: "server_error", 504: "timeout_error", 505: "invalid_request_error",
 }  # fmt: skip
 """The `type` of an error by its status (OpenAI API reference, error codes)."""
 

@@ -104,7 +104,7 @@ class Guarded(RequestHandler):
         )
         answer = web.Response(status=status, body=error_body(status, code, words), content_type="application/json")
         answer.force_close()
-        self.logger.warning("%s", code, exc_info=exc)
+        self.logger.warning(code, exc_info=exc)
         return answer
 
     def disarm(self) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from cotenant.edge.gateway.answers import error_event, models_body
@@ -23,6 +23,8 @@ from cotenant.edge.gateway.relay import BrokenError, Relay
 from cotenant.edge.gateway.status import status_document, status_page
 from cotenant.edge.loopback import LOOPBACK
 from cotenant.serving.effects import Refuse, Send
+
+_CLOSES = (501, 505)  # what follows on the connection may be read in two ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,15 @@ class Routes:
         try:
             return await self._route(request)
         except RefusedError as error:
-            return refused(error.status, error.code, str(error), error.param, error.retry, allow=error.allow)
+            return refused(
+                error.status, error.code, str(error), error.param, error.retry,
+                allow=error.allow, close=error.status in _CLOSES,
+            )  # fmt: skip
         except (HttpProcessingError, web.RequestPayloadError):
             return refused(400, "bad_request", "the body is no sound HTTP", close=True)
 
     async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        _check_framing(request)
         operation, argument = self._operation(request)
         if not operation.open:
             self._check_origin(request)
@@ -175,8 +181,9 @@ class Routes:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # as aiohttp's own handler does: the answer has not begun
         body = bytearray()
+        deadline_s = deadline_of(request, self.limits.longest_s)
         try:
-            async with asyncio.timeout(self.limits.body_s):
+            async with asyncio.timeout(min(self.limits.body_s, deadline_s or self.limits.body_s)):
                 async for chunk in request.content.iter_any():
                     body += chunk
                     self._held_bytes += len(chunk)
@@ -267,6 +274,16 @@ class Routes:
 
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+def _check_framing(request: web.BaseRequest) -> None:
+    """Refuses what the next hop, or one before us, may read otherwise than we do (RFC 9112, 2.3 and 6.1): versions
+    that are no HTTP/1, codings of the transfer beside or instead of `chunked`, and any in HTTP/1.0."""
+    if request.version not in (HttpVersion10, HttpVersion11):
+        raise RefusedError(505, "unsupported_version", "this server speaks HTTP/1.1")
+    codings = ", ".join(request.headers.getall("Transfer-Encoding", ()))
+    if codings and (codings.strip().lower() != "chunked" or request.version != HttpVersion11):
+        raise RefusedError(501, "unsupported_transfer_encoding", "send the body with its length, or chunked")
 
 
 def _bare_host(text: str) -> str:

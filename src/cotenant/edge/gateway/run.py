@@ -174,11 +174,18 @@ class Reload:
     def __init__(self, core: Core, hands: EngineHands, routes: Routes, options: Options) -> None:
         self._core, self._hands, self._routes, self._options = core, hands, routes, options
         self._task: asyncio.Task[None] | None = None
+        self._asked = False
 
     def begin(self) -> None:
-        """One at a time."""
+        """One at a time. Asked for meanwhile, it is done once more: files may be other ones by then."""
+        self._asked = True
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._reload())
+            self._task = asyncio.get_running_loop().create_task(self._until_read())
+
+    async def _until_read(self) -> None:
+        while self._asked:
+            self._asked = False
+            await self._reload()
 
     async def _reload(self) -> None:
         log = self._core.log
