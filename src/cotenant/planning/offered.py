@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cotenant.domain.fleet import GpuOffer, ModelRequest
+from cotenant.errors import UnsupportedError
 from cotenant.estimation.in_flight import Quick
 from cotenant.planning.case import Case
 from cotenant.planning.precisions import Barred, precisions_of
 from cotenant.planning.problem import Candidate, Refusal
-from cotenant.planning.sizing import fewest_replicas
-from cotenant.planning.splits import Split, has_expert_parallel, in_stages, tensor_sizes
+from cotenant.planning.sizing import fewest_replicas, taken_as
+from cotenant.planning.splits import Split, has_expert_parallel, in_stages, split_of, tensor_sizes
 from cotenant.planning.startable import startable
 from cotenant.planning.ways import Ways, sifted
+from cotenant.units import format_gib
 
 TENSOR_PARALLEL_SIZES = 2  # the smallest that does, and one more for its speed and its smaller shares
-PIPELINES = 2  # sizes with stages, the smallest that do
+WORTHWHILE = 0.0025  # of a card: stages that save less of it than that are not worth their slower steps
+PIPELINES = 2  # sizes with stages that tensor parallel does not do, the smallest that do
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +74,50 @@ def _in_tensors(case: Case) -> tuple[list[Candidate], list[Refusal]]:
 def _in_stages(
     case: Case, whole: Sequence[Candidate], refused: Sequence[Refusal]
 ) -> tuple[list[Candidate], list[Refusal]]:
-    """The smallest splits with pipeline stages that do, where tensor parallel leaves something to gain."""
+    """The splits with pipeline stages that do: of sizes that tensor parallel does not, the smallest; of the others
+    those that take fewer bytes."""
     splits = in_stages(
         case.served.engine.name, case.cards_at_most, case.request.model.num_layers,
-        held=min((one.tensor_parallel_size for one in whole), default=None),
+        held=[one.tensor_parallel_size for one in whole],
         refused=[one.tensor_parallel_size for one in refused if not one.shortfall_bytes and one.unsplittable],
-        copied=[one.tensor_parallel_size for one in whole if case.served.keeps_copies(one.tensor_parallel_size)],
     )  # fmt: skip
     found: list[Candidate] = []
     lacking: list[Refusal] = []
+    others: set[int] = set()  # sizes with stages that tensor parallel does not do
     for split in splits:
-        if any(one.tensor_parallel_size == split.size for one in found):
+        alike = [one for one in (*whole, *found) if one.tensor_parallel_size == split.size]
+        if not alike and len(others) == PIPELINES:
             continue
-        outcome = fewest_replicas(case, split)
+        larger = _larger(case, split, min(alike, key=_bytes)) if alike else None
+        outcome = fewest_replicas(case, split) if larger is None else larger
         if isinstance(outcome, Refusal):
             told = f"{split.pipeline} stages of {split.tensor}: {outcome.reason}"
             lacking.append(replace(outcome, reason=told))
             continue
         found.append(outcome)
-        if len(found) == PIPELINES:
-            break
+        if not alike:
+            others.add(split.size)
     return found, lacking
+
+
+def _bytes(one: Candidate) -> int:
+    return one.claim_bytes
+
+
+def _larger(case: Case, split: Split, like: Candidate) -> Refusal | None:
+    """Why stages need not be sized: they take no fewer bytes than as many cards split otherwise."""
+    try:
+        claim, peak = taken_as(case, split, like)
+    except UnsupportedError as error:
+        return case.refusal(split, error.message, unsplittable=True)
+    least = WORTHWHILE * case.offer.gpu.cuda_bytes.value
+    if claim < like.claim_bytes - least or peak < like.load_peak_bytes - least:
+        return None
+    other = split_of(like.settings)
+    words = f"{other.tensor} ranks" if other.pipeline == 1 else f"{other.pipeline} stages of {other.tensor}"
+    return case.refusal(
+        split, f"takes {format_gib(claim)} a card and is slower, {words} take {format_gib(like.claim_bytes)}"
+    )
 
 
 def _with_whole_experts(case: Case, whole: Sequence[Candidate]) -> Iterator[Candidate]:

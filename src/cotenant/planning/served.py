@@ -21,13 +21,11 @@ from cotenant.estimation.served_format import ServedFormat
 from cotenant.estimation.sizing import ReservedBytes, reserved_bytes
 from cotenant.estimation.step_time import roofline
 from cotenant.estimation.weights import weights_per_rank
-from cotenant.planning.splits import Split, has_stages
+from cotenant.planning.splits import Split
 
 T = TypeVar("T")
 Precision = tuple[str, str]
 """(format of the weights, type of the cache as it was asked for)"""
-
-_ANY_LENGTH = 4096  # tokens: copies of a cache show at any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,16 +96,6 @@ class Served:
             pipeline_parallel_size=split.pipeline,
         )  # fmt: skip
         return max(term.bytes.value for term in ranks)
-
-    def keeps_copies(self, size: int) -> bool:
-        """Whether so many ranks hold more cache between them than half as many ranks in two stages."""
-        return self._once(("copies", size), lambda: self._keeps_copies(size))
-
-    def _keeps_copies(self, size: int) -> bool:
-        if size == 1 or not has_stages(self.engine.name) or not self.model.has_cache:
-            return False
-        whole, staged = (self.reserved(split)(_ANY_LENGTH) for split in (Split(size), Split(size // 2, 2)))
-        return staged * 5 < whole * 4
 
     def _once(self, key: Hashable, compute: Callable[[], T]) -> T:
         if key not in self._known:

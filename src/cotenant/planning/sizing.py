@@ -18,13 +18,13 @@ from cotenant.estimation.demand import demand
 from cotenant.estimation.inverse import allocated_sizing, size_pool
 from cotenant.estimation.memory_checks import claimed_bytes, pools_of
 from cotenant.estimation.memory_checks import judged as judged_terms
-from cotenant.estimation.memory_terms import load_peak, replica_memory, with_pool
+from cotenant.estimation.memory_terms import ReplicaMemory, load_peak, replica_memory, with_pool
 from cotenant.estimation.roofline import Roofline
 from cotenant.estimation.sequence_limit import longest_sequence
 from cotenant.planning.case import Case
 from cotenant.planning.judged import Judged, judged
 from cotenant.planning.problem import Candidate, Refusal
-from cotenant.planning.splits import Split
+from cotenant.planning.splits import Split, split_of
 
 
 def fewest_replicas(case: Case, split: Split) -> Candidate | Refusal:
@@ -92,6 +92,19 @@ def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidat
 
 def _filled(case: Case, split: Split, asked: Demand) -> _Held:
     """An engine that fills a budget: terms once, then the smallest pool that holds the demand."""
+    memory = _granted(case, split, asked, asked.kv_pool_bytes)
+    pools = pools_of(memory)
+    verdict, reason = judged_terms(memory, pools, case.served.engine, case.offer.used_bytes, asked)
+    return _Held(
+        memory.settings,
+        claimed_bytes(memory, pools),
+        max(load_peak(stage).value for stage in memory.stages),
+        "" if verdict is Verdict.FITS else f"{verdict}: {reason}",
+    )
+
+
+def _granted(case: Case, split: Split, asked: Demand, kv_bytes: int) -> ReplicaMemory:
+    """The replica with the smallest pool that holds so many bytes of one rank."""
     one, used = case.served, case.offer.used_bytes
     settings = replace(
         one.settings(split), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
@@ -100,16 +113,24 @@ def _filled(case: Case, split: Split, asked: Demand) -> _Held:
         one.model, one.gpu, settings, engine=one.engine, version=one.version, format=one.served.format,
         used_bytes=used,
     )  # fmt: skip
-    granted = size_pool(bare, asked.kv_pool_bytes, in_bytes=bare.rules.has_cache_bytes).settings
-    memory = with_pool(bare, granted, engine=one.engine, used_bytes=used)
-    pools = pools_of(memory)
-    verdict, reason = judged_terms(memory, pools, one.engine, used, asked)
-    return _Held(
-        granted,
-        claimed_bytes(memory, pools),
-        max(load_peak(stage).value for stage in memory.stages),
-        "" if verdict is Verdict.FITS else f"{verdict}: {reason}",
-    )
+    granted = size_pool(bare, kv_bytes, in_bytes=bare.rules.has_cache_bytes).settings
+    return with_pool(bare, granted, engine=one.engine, used_bytes=used)
+
+
+def taken_as(case: Case, split: Split, like: Candidate) -> tuple[int, int]:
+    """(bytes for good, while it loads) of the fullest rank, were a replica with that split to hold what
+    `like` does, of an engine that fills a budget. Raises UnsupportedError for what the engine refuses.
+
+    Stages are slower than ranks, so for the same traffic they hold no less: it is a floor of theirs.
+    """
+    asked, mine = like.demand, case.served.reserved(split)
+    theirs = case.served.reserved(split_of(like.settings))
+    kv_bytes = asked.kv_pool_bytes
+    if kv_bytes:
+        length = asked.max_model_len
+        kv_bytes = kv_bytes * mine(length) // max(1, theirs(length))
+    memory = _granted(case, split, asked, kv_bytes)
+    return claimed_bytes(memory, pools_of(memory)), max(load_peak(stage).value for stage in memory.stages)
 
 
 def _allocated(case: Case, split: Split, asked: Demand) -> _Held:

@@ -5,11 +5,12 @@ Tensor parallel of powers of two comes first. Pipeline stages are tried where te
 - does not exist: 3, 5, 6 or 7 cards, while fewer cards by tensor parallel alone do not hold the model; and 3 where
   2 do, since a third leaves room for neighbours that a half does not, on fewer cards than a quarter;
 - is refused for another reason than bytes (heads, blocks of a format, that do not divide);
-- keeps copies of the cache (fewer KV heads than ranks, or a latent cache that every rank holds whole).
+- does: then stages compete by their bytes for the same traffic (`sizing.taken_as`). They are fewer where ranks
+  keep copies of the cache (fewer KV heads than ranks, a latent cache) and where NCCL adds to CUDA graphs' bytes.
 
-Elsewhere stages of one size are no smaller, and slower: one card works after another on a request. So they are
-timed here, without the overlap that an engine gains by filling the stages with several batches. Expert parallel
-deals whole experts to ranks: as many bytes as slices of each, and as fast by a roofline that knows no imbalance.
+Stages are slower: one card works after another on a request. So they are timed here, without the overlap that an
+engine gains by filling the stages with several batches. Expert parallel deals whole experts to ranks: as many
+bytes as slices of each, and as fast by a roofline that knows no imbalance.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ def has_stages(engine: str) -> bool:
 
 
 def in_stages(
-    engine: str, limit: int, layers: int, *, held: int | None, refused: Collection[int], copied: Collection[int]
+    engine: str, limit: int, layers: int, *, held: Collection[int], refused: Collection[int]
 ) -> Iterator[Split]:
-    """Splits with stages that may be worth sizing, the smallest first.
+    """Splits with stages that may be worth sizing, the smallest first, of equal ones those of the widest ranks.
 
-    `held` is the smallest tensor-parallel size that does (None: none does), `refused` those that were refused for
-    another reason than bytes, `copied` those that do but keep copies of the cache.
+    `held` are the tensor-parallel sizes that do, `refused` those that were refused for another reason than bytes.
     """
     if not has_stages(engine):
         return
+    least = min(held, default=None)
     for size in range(2, limit + 1):
         whole = size & (size - 1) == 0
-        between = held is None or size < held or (held == 2 and size == 3)
-        if (not whole and between) or size in refused or size in copied:
+        between = least is None or size < least or (least == 2 and size == 3)
+        if (not whole and between) or size in refused or size in held:
             for tensor in reversed(list(tensor_sizes(size // 2))):
                 if size % tensor == 0 and size // tensor <= layers:
                     yield Split(tensor, size // tensor)
