@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cotenant.catalogue.gpus import find_gpu
@@ -121,3 +123,40 @@ def test_it_runs_on_nvidia_alone(spec):
 def test_it_is_found_by_its_names():
     for name in ("trtllm", "tensorrt_llm@1.2", "TensorRT-LLM"):
         assert find_engine(name)[0] is TENSORRT_LLM
+
+
+def test_a_checkpoint_with_an_fp8_cache_keeps_it(spec):
+    """nvidia/Llama-3.1-8B-Instruct-FP8: 52.51 GiB for 860,320 tokens."""
+    model = replace(spec(LLAMA), cache_dtype="fp8")
+    settings = TENSORRT_LLM.resolve(model, H200, EngineSettings(), V12)
+    layout = cache_layout(model, settings, TENSORRT_LLM.rules(V12).cache)
+    assert layout.bytes_of_tokens(860_320) / GIB == pytest.approx(52.51, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "form", "card", "asked", "weights", "pool"),
+    [  # "Loaded engine size", "now: ... GPU 6678 (MiB)", "Allocated ... for max tokens in paged KV cache"
+        ("0.12.0", "meta-llama/Llama-2-7b-hf", "fp8", "A100-80GB-SXM",
+         {"max_model_len": 2048, "max_num_seqs": 256, "kv_cache_dtype": "fp8"}, 6678 / 1024, 63.44),
+        ("0.14.0", "Qwen/Qwen2.5-0.5B-Instruct", "int8", "RTX A4000", {}, 869 / 1024, 4.53),
+    ],
+)  # fmt: skip
+def test_a_built_engine_keeps_buffers_for_every_slot(spec, version, name, form, card, asked, weights, pool):
+    """The second fills 16 GB with half a billion parameters: 2,048 slots of 151,936 logits take 8 GiB."""
+    memory = replica_memory(
+        spec(name), find_gpu(card), EngineSettings(**asked), engine=TENSORRT_LLM, version=Version.parse(version),
+        format=find_format(form),
+    )  # fmt: skip
+    (stage,) = memory.stages
+    assert stage.weights.bytes.value / GIB == pytest.approx(weights, rel=0.01)
+    assert stage.room.low <= pool * GIB <= stage.room.high
+    assert stage.room.value / GIB == pytest.approx(pool, abs=0.6)
+
+
+def test_mxfp4_experts_are_padded_to_128(spec):
+    """gpt-oss-120b on a GB10: "Memory used after loading model weights (inside torch)": 63.52 GiB."""
+    memory = replica_memory(
+        spec("openai/gpt-oss-120b"), find_gpu("GB10"), EngineSettings(max_num_seqs=64), engine=TENSORRT_LLM,
+        version=Version.parse("1.1.0"), format=find_format("mxfp4"),
+    )  # fmt: skip
+    assert memory.stages[0].weights.bytes.value / GIB == pytest.approx(63.52, rel=0.005)

@@ -60,10 +60,23 @@ def cause(found: Measurement, predicted: Estimate | None) -> Cause:
     advice = (_AT_PEAK if at_peak else _TRY).get(found.engine, _TRY.get(found.engine, ()))
     if failure.kind in ("not_free_at_start", "others_changed_memory"):
         advice = _BESIDE_OTHERS
-    return Cause(failure.kind, sentence, shortfall, advice, loading)
+    return Cause(failure.kind, sentence, shortfall, _wider(advice, found), loading)
 
 
-_VAGUE = {"out_of_memory_in_graphs": 1, "out_of_memory_warming_up": 1, "warm_up_prefill": 0, "no_room_for_pool": 0}
+def _wider(advice: tuple[str, ...], found: Measurement) -> tuple[str, ...]:
+    """The same, where more GPUs are advised: twice as many as the log names."""
+    ranks = found.settings.get("tensor_parallel_size")
+    if not isinstance(ranks, int) or ranks < 2:
+        return advice
+    return tuple(
+        f"{one.removesuffix(' 2')} {2 * ranks}" if one.endswith(("-size 2", "-shard 2")) else one for one in advice
+    )
+
+
+_VAGUE = {
+    "out_of_memory_in_graphs": 1, "out_of_memory_warming_up": 1, "warm_up_prefill": 0, "no_room_for_pool": 0,
+    "out_of_memory_at_start": 2,
+}  # fmt: skip
 
 
 _SAY_READY = frozenset({"llama.cpp", "ollama"})  # buffers are printed one by one, before anything is used
@@ -165,6 +178,20 @@ def _warm_up(failure: Failure, found: Measurement, predicted: Estimate | None) -
     )
 
 
+def _component(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
+    """TensorRT-LLM's PyTorch backend says which of its parts could not be made, and what was free before it."""
+    free = found.first("free_before_component_gib")
+    left = "" if free is None else f", with {free.text} GiB free before it"
+    return f"Memory ran out while the engine made its {_PARTS[failure.kind]}{left}.", None
+
+
+_PARTS = {
+    "out_of_memory_loading": "model",
+    "out_of_memory_before_pool": "trial run, before the KV cache was sized",
+    "out_of_memory_in_pool": "KV cache",
+}
+
+
 def _host(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
     asked, free = failure.figures.get("asked_gib"), failure.figures.get("oom_free_gib")
     if asked is None or free is None:
@@ -183,5 +210,7 @@ _SENTENCES = {
     "others_changed_memory": _changed,
     "out_of_memory": _allocation,
     "warm_up_prefill": _warm_up,
+    "out_of_memory_at_start": _allocation,
+    **dict.fromkeys(_PARTS, _component),
     "out_of_host_memory": _host,
 }

@@ -7,7 +7,7 @@ the data below and never ask which engine it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from cotenant.domain.estimate import HostMemory, Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec, Role
+from cotenant.domain.quantization import Storage
 from cotenant.domain.workload import Adapter
 
 
@@ -161,7 +162,9 @@ class ProfileRules:
     `latent_workspace_tokens`: MLA's chunked-prefill workspace, whose up-projection is allocated in full.
     `index_workspace_rows`: rows of an indexer's workspace for each token of max_model_len, and `index_logit_bytes`
     what its scores may take (sparse attention; it then has no workspace of the first kind).
-    `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs.
+    `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs; where
+    the run samples fewer rows than there are slots, `slot_logit_bytes` for each slot, and `slot_token_bytes` per
+    element of (max_num_seqs x max_model_len).
     `prompt_logit_bytes`: alive per element of (tokens x vocabulary) where the warm-up asks for the logits of every
     prompt token, whole on each rank; `gathered_logits`: each rank holds its own part of them beside the whole.
     `whole_prompts`: the batch is of prompts as long as they may be, each with one row of logits.
@@ -181,6 +184,8 @@ class ProfileRules:
     index_workspace_rows: int = 0
     index_logit_bytes: int = 0
     resident_logit_bytes: float = 0.0
+    slot_logit_bytes: float = 0.0
+    slot_token_bytes: float = 0.0
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False
     whole_prompts: bool = False
@@ -304,9 +309,30 @@ class Limits(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A format that a kernel holds otherwise than a checkpoint stores it; None: as stored. Of `bnb-nf4` those whose
+    names begin so, too."""
+
+    format: str
+    bits: float | None = None
+    tensor_bits: int | None = None
+    zero_bits: int | None = None
+
+    def storage(self, stored: Storage) -> Storage:
+        """What one tensor takes once the kernel has it."""
+        return replace(
+            stored,
+            bits=stored.bits if self.bits is None else self.bits,
+            tensor_bits=stored.tensor_bits if self.tensor_bits is None else self.tensor_bits,
+            zero_bits=stored.zero_bits if self.zero_bits is None else self.zero_bits,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryRules:
     """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head,
     `adapters`: where they are counted.
+    `unties_head`: stores an output layer of its own beside the embedding that the checkpoint shares with it.
     `unsplit_weights`: loaded with an allocator that splits nothing off large tensors. `allocate`: set for an
     engine that allocates what it is told to; without it, the pool fills what a budget leaves. `limits`: what it
     does with requests beyond what it was told."""
@@ -319,6 +345,7 @@ class MemoryRules:
     adapters_on_vocabulary: bool
     adapters: AdapterPlace = AdapterPlace.WEIGHTS
     unsplit_weights: bool = False
+    unties_head: bool = False
     allocate: Allocate | None = None
     notes: tuple[str, ...] = ()
     pool: PoolRules = PoolRules()
@@ -328,6 +355,7 @@ class MemoryRules:
     limits: Limits | None = None
     online: tuple[tuple[str, Online], ...] = ()  # formats made while loading; others are streamed
     video_positions: int = 1  # how many times longer the rotary table of models that see video is
+    held: tuple[Held, ...] = ()  # formats that kernels repack
     load_slack_bytes: int = 0  # the most that its "weights" hold beside them: a difference of free memory
 
 

@@ -6,6 +6,8 @@
               that the card holds outside of torch then, others' included: NCCL, CUDA graphs of the warm-up
                                                    configure_kv_cache_capacity
     cap       kv_cache_config.max_tokens and, where it is told, max_gpu_total_bytes: the smaller counts
+    engine    before 0.17: weights with a head of their own, an execution context, and buffers of runtime and
+              decoder by max_batch_size, vocabulary and max_seq_len; the pool is of what is then free
     defaults  llmapi/llm_args.py, commands/serve.py: 2,048 requests, 8,192 tokens, 0.9
 
 The fraction is of what is *free*: two engines that start one after the other never ask for the same bytes, and the
@@ -49,6 +51,11 @@ _Release = tuple[int, ...]
 # (an H200) says 2.5 GiB with the CUDA context; the lower end is PyTorch's own, the interval a judgement, no rule.
 _LIBRARIES = Interval(300 * MIB, 1500 * MIB, 2600 * MIB)
 
+# A built engine keeps less of it: two logs of 0.12 and 0.14 leave 0.7 and 0.8 GiB beside all that they name, with
+# the CUDA context.
+_ENGINE_LIBRARIES = Interval(100 * MIB, 300 * MIB, 800 * MIB)
+_TORCH_SINCE = (0, 17)  # `--backend pytorch`; before, engines built by trtllm-build
+
 
 WORDS = {
     "tp_size": "tensor_parallel_size", "pp_size": "pipeline_parallel_size", "max_seq_len": "max_model_len",
@@ -79,8 +86,12 @@ class TensorRtLlm:
         return _rules(_release(version)).profile
 
     def expert_padding(self, format_name: str, gpu: GpuSpec) -> ExpertPadding | None:
-        """None known."""
-        return None
+        """MXFP4 experts (_torch/modules/fused_moe/quantization.py): both sides to 128, the hidden one to 512 for
+        the kernels of compute capability 10. How Hopper's pad is not known here."""
+        major = (gpu.compute_capability or (0, 0))[0]
+        if format_name != "mxfp4" or major < 10:
+            return None
+        return ExpertPadding(inner=128, hidden=512 if major == 10 else 128)
 
     def resolve(
         self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
@@ -102,7 +113,7 @@ class TensorRtLlm:
             settings,
             max_model_len=settings.max_model_len or model.max_model_len,
             max_num_batched_tokens=settings.max_num_batched_tokens or 8192,
-            max_num_seqs=settings.max_num_seqs or (2048 if _release(version) >= (0, 17) else 256),
+            max_num_seqs=settings.max_num_seqs or (2048 if _release(version) >= (0, 14) else 256),
             gpu_memory_utilization=settings.gpu_memory_utilization or 0.9,
         )
 
@@ -164,6 +175,19 @@ def _release(version: Version) -> _Release:
     return (*version.parts, 0, 0, 0)[:3]
 
 
+_TORCH_RUN = ProfileRules(
+    logit_bytes=6.0, logit_bytes_low=4.0, logit_bytes_small=6.0, whole_prompts=True, run="dummy prompts"
+)
+# A built engine holds its execution context and, for all its slots, the buffers of runtime and decoder. The
+# decoder has logits, probabilities and ids, both sorted, and the sort's own space for each (slot, token of the
+# vocabulary) (cpp/tensorrt_llm/layers/topPSamplingLayer.cu); the runtime its logits in 32 bits (4 B) and tables of
+# beams, masks and ids for each (slot, token of max_seq_len). Three public logs print 19.9 to 23.1 B of the first,
+# and 22.6 to 24 B of tables.
+_ENGINE_RUN = replace(
+    _TORCH_RUN, compiled=False, slot_logit_bytes=2.0 + 4.0 + 21.5, slot_token_bytes=23.0, run="execution context"
+)
+
+
 @lru_cache(maxsize=256)
 def _rules(release: _Release) -> MemoryRules:
     return MemoryRules(
@@ -173,15 +197,9 @@ def _rules(release: _Release) -> MemoryRules:
             latent_block_size=32 if release >= (0, 17) else 64,
             hybrid=False,
             printed=Printed.TOKENS,
+            stored_dtype=True,  # "Using checkpoint KV quantization."
         ),
-        profile=ProfileRules(
-            logit_bytes=6.0,
-            logit_bytes_low=4.0,
-            logit_bytes_small=6.0,
-            compiled=release >= (0, 17),
-            whole_prompts=True,
-            run="dummy prompts",
-        ),
+        profile=_ENGINE_RUN if release < _TORCH_SINCE else _TORCH_RUN,
         runtime=RuntimeRules(
             context_in_budget=True,
             communicators_in_budget=True,
@@ -191,10 +209,11 @@ def _rules(release: _Release) -> MemoryRules:
             graph_modes=1 if release >= (1, 0) else 0,
             largest_graph=128,
             graph_sizes=_GRAPH_SIZES,
-            libraries=_LIBRARIES,
+            libraries=_ENGINE_LIBRARIES if release < _TORCH_SINCE else _LIBRARIES,
         ),
         has_cache_bytes=False,
         adapters_on_vocabulary=False,
+        unties_head=release < _TORCH_SINCE,  # a built engine has the head as a layer of its own
         pool=PoolRules(base=Base.REST, of_free=True, holds_longest=False),
         notes=_notes(release),
         share_option="free_gpu_memory_fraction",

@@ -51,7 +51,7 @@ def activations(
 ) -> Term:
     """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
     latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
-    lengths = latent or rules.whole_prompts
+    lengths = latent or rules.whole_prompts or rules.slot_token_bytes
     key = (
         settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
         settings.max_model_len if lengths else 0, settings.max_input_tokens, settings.block_size,
@@ -80,7 +80,7 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     if last_stage and not model.encoder_only:
         rows = _rows(settings, tokens, rules)
         sampler = _sampler_bytes(model, rows, tokens, rules)
-    resident = rows * model.vocab_size * rules.resident_logit_bytes
+    resident = rows * model.vocab_size * rules.resident_logit_bytes + _slot_bytes(model, settings, rules)
     prompts = _prompt_logits(model, tokens, settings, rules) if last_stage else 0.0
     if prompts > max(layer, sampler):
         return _whole_prompts(model, tokens, prompts, resident)
@@ -91,7 +91,7 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     what = f"{rows} rows of {model.vocab_size:,} logits"
     if sampler <= layer:
         what = f"{tokens:,} tokens in the widest layer"
-        what += f", and token counts of {rows} slots" if resident else ""
+        what += f", and what {_slots(settings, rows, rules)} keep" if resident else ""
     low, high = _doubts(model, least, text, sampler > layer)
     images = encoder_run(model, tokens, settings.tensor_parallel_size)
     if images is None:
@@ -141,6 +141,16 @@ def _shape(model: ModelSpec, tokens: int, ranks: int, rows: int, rules: ProfileR
         ranks=ranks, logit_copies=2 if rules.prompt_logit_bytes > _ELEMENT else 1,
         sampler_bytes=round(rows * model.vocab_size * rules.logit_bytes), output_copies=rules.output_copies,
     )  # fmt: skip
+
+
+def _slots(settings: EngineSettings, rows: int, rules: ProfileRules) -> str:
+    own = rules.slot_logit_bytes or rules.slot_token_bytes
+    return f"{settings.max_num_seqs or 1 if own else rows:,} slots"
+
+
+def _slot_bytes(model: ModelSpec, settings: EngineSettings, rules: ProfileRules) -> float:
+    of_slot = model.vocab_size * rules.slot_logit_bytes + (settings.max_model_len or 1) * rules.slot_token_bytes
+    return (settings.max_num_seqs or 1) * of_slot
 
 
 def _rows(settings: EngineSettings, tokens: int, rules: ProfileRules) -> int:

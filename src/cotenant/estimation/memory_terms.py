@@ -29,6 +29,7 @@ from cotenant.estimation.loading import beside_weights, made_while_loading
 from cotenant.estimation.pool import Room, capped, room_of
 from cotenant.estimation.runtime import Runtime, runtime
 from cotenant.estimation.speculation import served_model
+from cotenant.estimation.untied import untied
 from cotenant.estimation.weights import stage_weights, weights_per_rank
 from cotenant.units import format_gib
 
@@ -89,6 +90,7 @@ def replica_memory(
     model = served_model(model, settings)
     resolved = engine.resolve(model, gpu, settings, version)
     rules = engine.rules(version, gpu)
+    model = untied(model) if rules.unties_head else model
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
     layout = cache_layout(model, resolved, rules.cache)
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size

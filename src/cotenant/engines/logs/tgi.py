@@ -36,6 +36,13 @@ TGI = EngineLog(
         LogLine("Docker label:", r"Docker label: (?P<engine_version>[\w.-]+)"),
         LogLine("warmup{", keys=_KEYS),
         LogLine("--max-batch-prefill-tokens", flags=_KEYS),
+        LogLine("Sharding model on", r"Sharding model on (?P<tensor_parallel_size><N>) processes"),
+        LogLine("compute for card", r"compute for card (?P<gpu>[\w.+ -]{2,60})"),
+        LogLine("Default `max_batch_prefill_tokens` to", r"tokens` to (?P<max_num_batched_tokens><N>)"),
+        LogLine("Default `max_input_tokens` to", r"tokens` to (?P<max_input_tokens><N>)"),
+        LogLine("Default `max_total_tokens` to", r"tokens` to (?P<max_total_tokens><N>)"),
+        LogLine("Maximum input tokens defaulted to", r"defaulted to (?P<max_input_tokens><N>)"),
+        LogLine("Maximum total tokens defaulted to", r"defaulted to (?P<max_total_tokens><N>)"),
         LogLine("MAX_BATCH_PREFILL_TOKENS", r"MAX_BATCH_PREFILL_TOKENS[ =](?P<max_num_batched_tokens><N>)"),
         LogLine("Setting max batch total tokens", r"total tokens to (?P<kv_cache_tokens><N>)"),
         LogLine("Setting max batch total tokens", r"total tokens to \S+", ready=True),
@@ -49,7 +56,8 @@ TGI = EngineLog(
         LogLine("KV-cache blocks:", r"KV-cache blocks: (?P<gpu_blocks><N>), size: (?P<block_size><N>)"),
         LogLine(
             "Not enough memory to handle",
-            r"Not enough memory to handle (?P<prefill_tokens_refused><N>) prefill tokens",
+            r"Not enough memory to handle (?:(?P<total_tokens_refused><N>) total tokens with )?"
+            r"(?P<prefill_tokens_refused><N>) prefill tokens",
             failure="warm_up_prefill",
         ),
         LogLine(

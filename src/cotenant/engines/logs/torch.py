@@ -21,7 +21,7 @@ TORCH = EngineLog(
         LogLine(
             "out of memory. Tried to allocate",
             rf"out of memory\. Tried to allocate {_size('asked')}"
-            rf"(?:.{{0,40}}?GPU (?P<oom_gpu>\d+)(?: has a total capacity of {_size('oom_capacity')}|;))?"
+            rf"(?:.{{0,40}}?GPU (?P<oom_gpu>\d+)?(?: has a total capacity of {_size('oom_capacity')}|;))?"
             rf"(?:.{{0,40}}?of which {_size('oom_free')} is free)?"
             rf"(?:.{{0,200}}?{_size('oom_process')} memory in use)?"
             rf"(?:.{{0,200}}?Of the allocated memory {_size('oom_allocated')} is allocated by PyTorch)?"

@@ -58,7 +58,7 @@ def _gpu(text: str | None) -> str | None:
 def _with_sums(run: Run) -> tuple[Figure, ...]:
     """SGLang prints keys and values apart: their sum is the pool. What Ollama's server prints of its buffers
     counts where its runner printed none; the recurrent state is added up where no total stands in the log."""
-    figures = _ollama_buffers(run.figures)
+    figures = _without_trial(_ollama_buffers(run.figures))
     keys = next((f for f in figures if f.name == "sglang_k_gib"), None)
     values = next((f for f in figures if f.name == "sglang_v_gib"), None)
     if keys and values and not any(f.name == "available_kv_gib" for f in figures):
@@ -71,6 +71,18 @@ def _with_sums(run: Run) -> tuple[Figure, ...]:
             replace(states[0], name="rs_total_mib", value=total, text=f"{total:g}", device="", section="")
         )
     return tuple(figures)
+
+
+_POOL = ("available_kv_gib", "kv_cache_tokens", "gpu_blocks")
+
+
+def _without_trial(figures: list[Figure]) -> list[Figure]:
+    """TensorRT-LLM's trial has a pool of its own, before each rank says what room it found for the real one."""
+    found = {figure.rank: figure.line for figure in figures if figure.name == "peak_gib"}
+    return [
+        figure for figure in figures
+        if figure.name not in _POOL or figure.line > found.get(figure.rank, max(found.values(), default=0))
+    ]  # fmt: skip
 
 
 def _ollama_buffers(figures: list[Figure]) -> list[Figure]:

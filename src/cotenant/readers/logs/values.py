@@ -25,7 +25,10 @@ _LABELS = (
     "fallback",
     "file_type",
 )
-_SETTINGS = ("gpu_memory_utilization", "block_size", "max_num_batched_tokens")
+_SETTINGS = (
+    "gpu_memory_utilization", "block_size", "max_num_batched_tokens", "max_num_seqs", "max_model_len",
+    "max_input_tokens", "max_total_tokens", "tensor_parallel_size",
+)  # fmt: skip
 _WORDS_OF_LINES = ("kv_cache_dtype",)
 _LARGEST = 1e18
 _BEFORE, _AFTER = 600, 1400  # characters around a needle
