@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -10,7 +12,7 @@ from cotenant import api
 from cotenant.cli.root import cli
 from cotenant.deployment.launch import launches, slugs
 from cotenant.deployment.targets import TARGETS, export
-from cotenant.errors import CotenantError, InputError
+from cotenant.errors import CotenantError, InputError, UnsupportedError
 from cotenant.readers.plan_document import read_plan
 from tests.deployment.conftest import ENGINES, EXAMPLES, document, plan_of, trio
 
@@ -105,3 +107,20 @@ def test_the_same_from_a_plan_a_path_and_a_mapping(tmp_path) -> None:
     assert api.deploy(tmp_path / "plan.json", to="compose") == found
     assert api.deploy(plan_of(), to="compose") == found
     assert found.files[0].text == export(plan_of(), "compose").files[0].text
+
+
+@pytest.mark.parametrize("fleet", ["a100-trio", "day-and-night", "shop-four-types", "raw-figures"])
+def test_a_refusal_names_targets_that_take_the_plan_and_no_other(fleet: str) -> None:
+    plan = api.plan(EXAMPLES / f"{fleet}.yaml")
+    taken, refused = set(), {}
+    for name in TARGETS:
+        try:
+            export(plan, name)
+            taken.add(name)
+        except UnsupportedError as error:
+            refused[name] = error.hint
+    assert refused
+    for hint in refused.values():
+        named = {name for name in TARGETS if re.search(rf"(?<![a-z-]){name}(?![a-z-])", hint)}
+        assert named
+        assert named <= taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -64,11 +65,18 @@ def export(plan: Plan, name: str) -> Deployment:
     target = find_target(name)
     if not plan.replicas:
         raise UnsupportedError("the plan places no replica", hint="`cotenant plan` says what would make it fit")
-    _check(plan, name, target)
-    exporter: Exporter = getattr(import_module(f"cotenant.deployment.{target.module}"), target.function)
-    files, notes = exporter(plan)
+    try:
+        files, notes = _exported(plan, name, target)
+    except UnsupportedError as error:
+        raise UnsupportedError(error.message, hint=_advice(plan, name, error.hint), path=error.path) from None
     missing = tuple(f"{short.model} has no place in this plan and is not deployed" for short in plan.shortfalls)
     return Deployment(name, files, missing + notes, plan.feasible, plan.input_hash)
+
+
+def _exported(plan: Plan, name: str, target: Target) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+    _check(plan, name, target)
+    exporter: Exporter = getattr(import_module(f"cotenant.deployment.{target.module}"), target.function)
+    return exporter(plan)
 
 
 def find_target(name: str) -> Target:
@@ -93,39 +101,41 @@ def _check(plan: Plan, name: str, target: Target) -> None:
     for replica in plan.replicas:
         if replica.engine not in engines:
             raise UnsupportedError(
-                f"{name} cannot start {replica.engine} (replica {replica.id})",
-                hint=f"it starts {', '.join(engines)}; {_others(replica.engine)} start {replica.engine}",
+                f"{name} cannot start {replica.engine} (replica {replica.id}); it starts {', '.join(engines)}"
             )
         if not target.mig and any(device.is_slice for device in replica.devices):
-            raise UnsupportedError(
-                f"{name} cannot name the MIG slice of replica {replica.id}",
-                hint=f"use {' or '.join(other for other, one in TARGETS.items() if one.mig)}",
-            )
+            raise UnsupportedError(f"{name} cannot name the MIG slice of replica {replica.id}")
     if plan.turns and not target.turns:
         both = " and ".join(plan.turns[0].models)
         raise UnsupportedError(
             f"{both} take turns on a card in this plan, and {name} starts everything at once",
-            hint=f"use `cotenant serve`, or {_turning()}, or leave `sleep` out of `sharing` in the fleet",
+            hint="run it with `cotenant serve`, or leave `sleep` out of `sharing` in the fleet",
         )
     if target.shares:
         return
     for gpu in plan.gpus:
         if len(gpu.shares) > 1:
             both = " and ".join(share.replica for share in gpu.shares[:2])
-            card = f"{gpu.device.type} #{gpu.device.index}"
             raise UnsupportedError(
-                f"{name} gives each replica cards of its own, and {both} share {card}",
-                hint=f"use {_sharing()}, or allow only `sharing: [alone]` in the fleet",
+                f"{name} gives each replica cards of its own, and {both} share {gpu.device.label}",
+                hint="allow only `sharing: [alone]` in the fleet",
             )
 
 
-def _others(engine: str) -> str:
-    return ", ".join(name for name, one in TARGETS.items() if one.engines is None or engine in one.engines)
+def _advice(plan: Plan, name: str, own: str) -> str:
+    """What to try where `name` refuses: targets that do take this plan, and what the refusal itself says (`own`),
+    unless that is a target that refuses too."""
+    takers = [other for other in TARGETS if other != name and _takes(plan, other)]
+    named = re.findall(r"--to ([a-z-]+)", own)
+    if named and all(other in takers for other in named):
+        return own
+    told = [f"use --to {', '.join(takers[:-1])}{' or ' if takers[1:] else ''}{takers[-1]}"] if takers else []
+    return ", or ".join([*told, own] if own and not named else told)
 
 
-def _turning() -> str:
-    return " or ".join(name for name, one in TARGETS.items() if one.turns)
-
-
-def _sharing() -> str:
-    return " or ".join(name for name, one in TARGETS.items() if one.shares)
+def _takes(plan: Plan, name: str) -> bool:
+    try:
+        _exported(plan, name, TARGETS[name])
+    except UnsupportedError:
+        return False
+    return True
