@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,14 @@ def test_openapi_names_every_path(page: Page) -> None:
     assert "gpu_memory_utilization" in str(page.get("/api/openapi.json").document["components"]["schemas"])
     for docs in ("/docs", "/redoc"):
         assert page.get(docs).status == 404
+
+
+def test_openapi_has_the_statuses_that_the_manual_has(page: Page) -> None:
+    """But 405, which is of no path and method that there is."""
+    paths = page.get("/api/openapi.json").document["paths"]
+    published = {code for path in paths.values() for one in path.values() for code in one["responses"]}
+    manual = (Path(__file__).parents[2] / "docs" / "commands" / "ui.md").read_text()
+    told = {code for row in re.findall(r"^\| ([\d, ]+) \|", manual, re.MULTILINE) for code in row.split(", ")}
+    assert told - published == {"405"}
+    assert {code for code in published if int(code) >= 400} <= told
+    assert "404" in paths["/api/jobs/{job_id}"]["get"]["responses"]

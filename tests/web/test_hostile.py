@@ -247,6 +247,13 @@ def test_no_estimate_holds_up_the_others(page: Page, words: dict[str, Any]) -> N
     assert time.monotonic() - began < 20  # seconds of a machine that is busy; it was for ever
 
 
+def test_a_number_without_end_is_refused_in_our_words(page: Page) -> None:
+    body = b'{"fleet": {"headroom": ' + b"9" * 100_000 + b"}}"
+    answer = page.ask("POST", "/api/plan", body, {"content-type": "application/json"})
+    assert answer.status == 400
+    assert answer.document["errors"][0]["error"].endswith("a number of thousands of digits")
+
+
 def test_yaml_that_unfolds_is_refused(page: Page) -> None:
     lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
     lines += [

@@ -59,6 +59,8 @@ def _no_constant(name: str) -> NoReturn:
 def _reason(error: ValueError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    if "integer string conversion" in str(error):  # Python's own words name a setting of Python
+        return "it holds a number of thousands of digits"
     return str(error)[:200]
 
 

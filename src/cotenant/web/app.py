@@ -51,7 +51,7 @@ def application(options: Options) -> tuple[ASGIApp, State]:
     app = FastAPI(
         title="Cotenant", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,
         lifespan=lifespan, summary="What the page of `cotenant ui` asks; the same answers as the command line.",
-        responses={422: {"model": bodies.Faults}, 400: {"model": bodies.Faults}},
+        responses=bodies.refusals(*bodies.EVERYWHERE),
     )  # fmt: skip
     app.router.route_class = StrictRoute
     answer_errors(app)
@@ -105,7 +105,7 @@ def _facts(state: State) -> APIRouter:
         key = question_key("estimate", words)
         return await answered(state.quick, request, "estimate", words, known, key)
 
-    @router.get("/live", response_model=dict[str, Any])
+    @router.get("/live", response_model=dict[str, Any], responses=bodies.refusals(401, 404, 502))
     async def live(request: Request) -> Response:
         """What the gateway of `--gateway` says of itself; 401 where it wants a key. That is given as
         `X-Gateway-Key`, goes to the gateway and is kept nowhere."""

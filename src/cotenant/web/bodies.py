@@ -31,6 +31,32 @@ class Faults(BaseModel):
     errors: list[Fault]
 
 
+_SAYS = {
+    400: "no JSON, or a header that counts stands there twice",
+    401: "the gateway wants a key, or another one",
+    403: "a page of elsewhere asks",
+    404: "nothing, or no such job, is at this address",
+    408: "the body did not come to its end",
+    413: "longer than is read at this address",
+    415: "packed, or no JSON",
+    421: "a name that is not this server's",
+    422: "refused: each fault with its path",
+    429: "too many jobs wait, or too many follow one: Retry-After says how long to wait",
+    500: "a fault of ours, named by its kind alone",
+    502: "the gateway does not answer, or what answers is none",
+    503: "too much is being read at once, or the server ends",
+    504: "not done within its time",
+    507: "more memory than a job may take",
+}
+EVERYWHERE = (400, 403, 408, 413, 415, 421, 422, 429, 500, 503, 504, 507)
+"""The statuses of refusals that any path may answer with."""
+
+
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How OpenAPI publishes them: each with the shape of every refusal."""
+    return {status: {"model": Faults, "description": _SAYS[status]} for status in statuses}
+
+
 class Tokens(Body):
     """Percentiles of a length in tokens."""
 

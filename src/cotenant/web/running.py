@@ -19,11 +19,13 @@ from cotenant.web.strict import StrictRoute, faults, refusal
 
 _BEAT_S = 10.0
 _MOST_FOLLOWERS = 256  # streams of events, which stay open as long as their jobs run
+_NO_JOB = bodies.refusals(404)
+_STREAM: dict[int | str, dict[str, Any]] = {**_NO_JOB, 200: {"content": {"text/event-stream": {}}}}
 
 
 def running(state: State) -> APIRouter:
     """Paths of long questions."""
-    router = APIRouter(prefix="/api", route_class=StrictRoute, responses={429: {"model": bodies.Faults}})
+    router = APIRouter(prefix="/api", route_class=StrictRoute)
     _asked(state, router)
     _followed(state, router)
     return router
@@ -44,13 +46,13 @@ def _asked(state: State, router: APIRouter) -> None:
 
 
 def _followed(state: State, router: APIRouter) -> None:
-    @router.get("/jobs/{job_id}", response_model=bodies.JobState)
+    @router.get("/jobs/{job_id}", response_model=bodies.JobState, responses=_NO_JOB)
     async def job(job_id: str) -> Response:
         """How a job stands, with its answer once there is one."""
         found = state.board.find(job_id)
         return unknown() if found is None else _plain(job_bytes(found, state.board.ahead(found)))
 
-    @router.get("/jobs/{job_id}/result", response_model=dict[str, Any])
+    @router.get("/jobs/{job_id}/result", response_model=dict[str, Any], responses=_NO_JOB)
     async def result(job_id: str) -> Response:
         """The answer alone: the bytes of the command line's `--json`."""
         found = state.board.find(job_id)
@@ -58,7 +60,7 @@ def _followed(state: State, router: APIRouter) -> None:
             return unknown() if found is None else refusal(404, f"the job is {found.state}: it has no answer")
         return faults(found.status, found.errors) if found.errors else _plain(found.result)
 
-    @router.get("/jobs/{job_id}/events", response_class=StreamingResponse)
+    @router.get("/jobs/{job_id}/events", response_class=StreamingResponse, responses=_STREAM)
     async def events(job_id: str) -> Response:
         """Server-sent events: `progress` (message, cost, bound, gap), `state`, and at the end `done`, `failed` or
         `cancelled`."""
@@ -70,7 +72,7 @@ def _followed(state: State, router: APIRouter) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_events(state, found), media_type="text/event-stream", headers=headers)
 
-    @router.delete("/jobs/{job_id}", response_model=bodies.JobState)
+    @router.delete("/jobs/{job_id}", response_model=bodies.JobState, responses=_NO_JOB)
     async def cancel(job_id: str) -> Response:
         """Stop a job, wherever it is."""
         found = state.board.find(job_id)
