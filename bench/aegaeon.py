@@ -28,7 +28,7 @@ from time import process_time
 import numpy as np
 
 from bench.table import CannotRunError
-from cotenant.simulation.pooled import Pool, PooledModel, PooledRequest, Pooling, on_time
+from cotenant.simulation.pooled import Pool, PooledModel, PooledRequest, Pooling, in_lines, on_time
 
 RATE, CURVE = "0.1", (40, 50, 60, 70, 80)
 POOLING = Pooling(prefills=6, decodes=10, move_s=0.5e-3 / 16)
@@ -83,7 +83,7 @@ def _kind(folder: Path, weights: int, cache: float, longest: int, profile: str) 
     reading = _fitted([(g * b, g * g * b) for g, b, _ in rows], [row["avg_prefill_latency"] for *_, row in rows])
     decoding = _fitted([(g * b, b) for g, b, _ in rows], [row["avg_decode_latency"] for *_, row in rows])
     tokens = int((_CARD_GB - weights) * _CACHE_SHARE / cache)
-    return PooledModel(reading, _without_batch(decoding), weights / _LINK_GB_S, tokens)
+    return in_lines(reading, _without_batch(decoding), weights / _LINK_GB_S, tokens)
 
 
 def _fitted(terms: Sequence[tuple[int, int]], seconds: Sequence[float]) -> tuple[float, float, float]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.simulation_cases import with_lines
+from bench.simulation_cases import costs_of
 from cotenant.policy.sharing import SLICES, SPATIAL
-from cotenant.simulation.costs import costs_of
 from cotenant.simulation.fleet import Fleet, Site, merged, simulate
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Outcome, Requests
@@ -28,7 +27,7 @@ def fleet_case(seed: int, most: int = 10) -> Case:
             seqs, seqs + int(draw.integers(0, 8)), int(draw.choice([1, 2, 3, 4])), int(draw.integers(2, 14)),
             int(draw.integers(4, 40)),
         )  # fmt: skip
-        costs = with_lines(costs_of(int(value) * unit for value in draw.integers(0, 3, 6)), seed, unit)
+        costs = costs_of(draw, seed, unit)
         count = int(draw.integers(1, 4))
         hosts.append(list(range(len(sites), len(sites) + count)))
         for _ in range(count):

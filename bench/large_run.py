@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.one_replica import costs_within
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.fleet import Site, simulate
@@ -65,13 +66,7 @@ def sites(costs: StepCosts, *, contended: bool) -> tuple[list[Site], list[list[i
 
 def run(shared: Path | None, *, contended: bool, count: int = REQUESTS) -> tuple[float, Mapping[str, object]]:
     """CPU seconds on one core, and what was simulated."""
-    from cotenant.api import load_model
-    from cotenant.catalogue.gpus import find_gpu
-    from cotenant.estimation.step_time import step_times
-
-    model, gpu = load_model("meta-llama/Llama-3.1-8B-Instruct").spec, find_gpu("A100-80GB-SXM")
-    costs = StepCosts.of(step_times(model, gpu, engine="vllm"))
-    places, hosts = sites(costs, contended=contended)
+    places, hosts = sites(costs_within(LIMITS), contended=contended)
     simulate(table(1000, None), places, hosts)
     requests = table(count, None if shared is None else shared / TRACE)
     start = process_time()

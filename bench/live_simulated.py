@@ -66,7 +66,7 @@ class Profile:
         """The same in the simulator's terms."""
         seconds = (self.step_s - self.beside_s, self.beside_s, 0.0, 0.0, self.read_s / _PROMPT, 0.0)
         base, beside, context, prefill, token, square = (max(0, round(one * FS_PER_S)) for one in seconds)
-        return StepCosts(base, beside, context, prefill, token, square)
+        return StepCosts.plane(base, beside, context, prefill, token, square)
 
 
 def profiles(program: Path, files: Sequence[Path]) -> dict[str, Profile]:

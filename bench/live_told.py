@@ -21,7 +21,7 @@ from cotenant.simulation.residency import Residency, Resident, State
 
 _TICK_FS = FS_PER_S // 1000  # requests that come meanwhile join at the next one
 _SLOTS = 2
-_NOTHING = StepCosts(0, 0, 0, 0, 0, 0)
+_NOTHING = StepCosts.plane(0, 0, 0, 0, 0, 0)
 
 
 @dataclass(slots=True)

@@ -60,11 +60,8 @@ def requests_per_cpu_s(shared: Path | None) -> Measured:
     """Requests of a million over the median CPU time of several warm runs."""
     import numpy as np
 
-    from cotenant.api import load_model
-    from cotenant.catalogue.gpus import find_gpu
+    from bench.one_replica import costs_within
     from cotenant.edge.traces import open_trace
-    from cotenant.estimation.step_time import step_times
-    from cotenant.simulation.costs import StepCosts
     from cotenant.simulation.fast import simulate
     from cotenant.simulation.load import Limits, Requests
     from cotenant.simulation.workload import traced
@@ -81,7 +78,7 @@ def requests_per_cpu_s(shared: Path | None) -> Measured:
         np.tile(once.output_tokens, times),
     ).take(slice(0, REQUESTS))
     limits = Limits(256, 8192, 16, 28_000, 131_072)
-    costs = StepCosts.of(step_times(load_model(MODEL).spec, find_gpu(GPU), engine="vllm"))
+    costs = costs_within(limits)
     simulate(requests, limits, costs)
     found = []
     for _ in range(RUNS):
@@ -237,7 +234,7 @@ def tiny() -> None:
     from cotenant.simulation.fast import simulate
     from cotenant.simulation.load import Limits, Requests
 
-    simulate(Requests.of([0], [5], [3]), Limits(2, 8, 16, 8, 64), StepCosts(1, 1, 1, 1, 1, 1))
+    simulate(Requests.of([0], [5], [3]), Limits(2, 8, 16, 8, 64), StepCosts.plane(1, 1, 1, 1, 1, 1))
 
 
 def _child_s(environment: Mapping[str, str]) -> float:

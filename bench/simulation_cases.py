@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cotenant.simulation.costs import StepCosts, costs_of
+from cotenant.simulation.costs import Row, StepCosts
 from cotenant.simulation.load import NEVER, Limits, Requests
 
 Case = tuple[Requests, Limits, StepCosts]
@@ -40,18 +40,31 @@ def random_case(seed: int) -> Case:
     return (
         requests,
         limits,
-        with_lines(costs_of(int(value) * unit for value in draw.integers(0, 3, 6)), seed, unit),
+        costs_of(draw, seed, unit),
     )
 
 
-def with_lines(costs: StepCosts, seed: int, unit: int) -> StepCosts:
-    """In every third case steps of 1, 2 ... sequences have costs of their own, as a mixture of experts has."""
-    if seed % 3:
-        return costs
+def costs_of(draw: np.random.Generator, seed: int, unit: int) -> StepCosts:
+    """One line of each kind; in every other case a few, that end anywhere, at the same place, or token by token,
+    for each number of sequences others."""
+    plane = StepCosts.plane(*(int(value) * unit for value in draw.integers(0, 3, 6)))
+    if seed % 2:
+        return plane
     draw = np.random.default_rng([seed, 11])
+    decode = tuple(_row(draw, 40, unit) for _ in range(int(draw.integers(1, 6))))
+    return replace(plane, decode=decode, reading=_row(draw, 14, unit))
+
+
+def _row(draw: np.random.Generator, longest: int, unit: int) -> Row:
+    """Lines whose costs have nothing to do with each other."""
     count = int(draw.integers(1, 6))
-    bases, contexts = ((draw.integers(0, most, count) * unit).tolist() for most in (5, 3))
-    return replace(costs, bases=tuple(bases), contexts=tuple(contexts))
+    if draw.random() < 0.3:  # the next tokens have a line each
+        ends = int(draw.integers(0, longest)) + np.arange(count)
+    else:
+        ends = np.sort(draw.integers(0, longest, count))
+    ends[-1] = NEVER
+    bases, each = (draw.integers(0, most, count) * unit for most in (5, 3))
+    return tuple(zip(ends.tolist(), bases.tolist(), each.tolist(), strict=True))
 
 
 def crowded_case(seed: int, count: int = 300) -> Case:
@@ -61,4 +74,4 @@ def crowded_case(seed: int, count: int = 300) -> Case:
     requests = Requests.of(arrivals, draw.integers(1, 900, count), draw.integers(1, 120, count))
     limits = Limits(int(draw.integers(4, 64)), 512, 16, int(draw.integers(70, 500)), 2048)
     times = (9_500_000_000_000, 6_300_000_000, 77_537_463, 3_900_000_000_000, 54_813_492_343, 965_753)
-    return requests, limits, StepCosts(*times)
+    return requests, limits, StepCosts.plane(*times)

@@ -19,10 +19,8 @@ from time import process_time
 
 import numpy as np
 
+from bench.one_replica import costs_within
 from bench.table import CannotRunError
-from cotenant.api import load_model
-from cotenant.catalogue.gpus import find_gpu
-from cotenant.estimation.step_time import step_times
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.fast import simulate
 from cotenant.simulation.load import Limits, Requests
@@ -33,7 +31,6 @@ RATE, LONGEST, CHUNK, BATCH = 6.45, 4096, 512, 512
 _TRACE = Path("data/processed_traces/splitwise_conv.csv")
 _TABLE = Path("data/profiling/compute/a100/meta-llama/Meta-Llama-3-8B/attention.csv")
 _TIMES = ("attn_prefill", "attn_decode", "attn_kv_cache_save")
-_MODEL, _GPU = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
 _ARGUMENTS = f"""
 --replica_config_device a100 --replica_config_model_name meta-llama/Meta-Llama-3-8B
 --cluster_config_num_replicas 1 --replica_config_tensor_parallel_size 1 --replica_config_num_pipeline_stages 1
@@ -59,8 +56,8 @@ def requests_per_cpu_s(folder: Path) -> float:
 
 def ours_per_cpu_s(folder: Path) -> float:
     """Ours at the margin, on the same work: its trace, shortened as it does, drawn at its rate."""
-    costs = StepCosts.of(step_times(load_model(_MODEL).spec, find_gpu(_GPU), engine="vllm"))
     limits = Limits(BATCH, CHUNK, 16, 28_000, LONGEST)
+    costs = costs_within(limits)
     few, many = (_ours_cpu_s(folder, count, limits, costs) for count in (OURS_FEW, OURS_MANY))
     return (OURS_MANY - OURS_FEW) / (many - few)
 

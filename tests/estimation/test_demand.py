@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cotenant.domain.demand import Demand, Overload
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec
-from cotenant.domain.step_time import Scaled, StepTimes
+from cotenant.domain.step_time import Line, Scaled, StepTimes
 from cotenant.domain.workload import Adapter, Lengths, Slo, Traffic
 from cotenant.errors import InputError
 from cotenant.estimation.compound import poisson_quantile
@@ -20,8 +20,25 @@ MODEL = ModelSpec(
     "test", "Test", "test", (LayerGroup(AttentionKind.FULL, (0,)),), (), 1, 1, 1, 1, max_model_len=131_072
 )
 TOKEN = 131_072  # bytes: Llama-3.1-8B
-STEADY = StepTimes(0.02, 0, 0, 0, 0, 0, 0.05, 0.6, 2.0, (1, 64), (1, 4096), (1, 4096))
-REAL = StepTimes(0.02, 1e-4, 1e-7, 0.01, 2e-4, 1e-9, 0.046, 0.6, 2.0, (1, 64), (1, 4096), (1, 4096))
+
+
+def plane(
+    base_s: float,
+    sequence_s: float,
+    context_s: float,
+    prefill_s: float,
+    token_s: float,
+    square_s: float,
+    first_s: float,
+) -> StepTimes:
+    """One line for steps of any number of sequences, and one for all prefills."""
+    decode, prefill = ((Line(inf, base, each),) for base, each in ((base_s, context_s), (prefill_s, token_s)))
+    ranges = ((1, 64), (1, 4096), (1, 4096))
+    return StepTimes((decode,), sequence_s, prefill, square_s, first_s, 0.6, 2.0, *ranges)
+
+
+STEADY = plane(0.02, 0, 0, 0, 0, 0, 0.05)
+REAL = plane(0.02, 1e-4, 1e-7, 0.01, 2e-4, 1e-9, 0.046)
 CHAT = (Lengths(600, 1600), Lengths(150, 400))
 
 
@@ -74,14 +91,14 @@ def test_littles_law_with_constant_steps() -> None:
 def test_the_fixed_point_in_closed_form() -> None:
     """Linear steps: n = rate (P + O (base + k (1 + n)) + n P) solved for n."""
     traffic = Traffic(requests_per_second=1.5, input_tokens=Lengths(p95=1000), output_tokens=Lengths(p95=100))
-    times = StepTimes(0.02, 5e-4, 0, 0.01, 5e-5, 0, 0, 0.6, 2.0, (1, 64), (1, 4096), (1, 4096))
+    times = plane(0.02, 5e-4, 0, 0.01, 5e-5, 0, 0)
     prefill = 0.01 + 0.05
     expected = 1.5 * (prefill + 100 * 0.0205) / (1 - 1.5 * (100 * 5e-4 + prefill))
     assert asked(traffic, times).mean_in_service == pytest.approx(expected, rel=1e-4)
 
 
 def test_overload_says_where_it_saturates() -> None:
-    times = StepTimes(0.02, 5e-4, 0, 0.01, 5e-5, 0, 0, 0.6, 2.0, (1, 64), (1, 4096), (1, 4096))
+    times = plane(0.02, 5e-4, 0, 0.01, 5e-5, 0, 0)
     traffic = Traffic(requests_per_second=20, input_tokens=Lengths(p95=1000), output_tokens=Lengths(p95=100))
     found = demand(MODEL, traffic, times=times, sequence_bytes=blocks)
     assert isinstance(found, Overload)

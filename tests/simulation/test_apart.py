@@ -31,7 +31,7 @@ def test_what_ends_at_the_last_moment_still_counts() -> None:
     ends = [simulate(requests, SPLIT, until_ns=until) for until in (14, 15, 20, 21)]
     assert [bool(found.has_first[0]) for found in ends] == [False, True, True, True]
     assert [int(found.status[0]) for found in ends] == [Status.UNFINISHED] * 3 + [Status.FINISHED]
-    even, limits = StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0), Limits(4, 16, 4, 64, 64)
+    even, limits = StepCosts.plane(10 * UNIT, 0, 0, 10 * UNIT, 0, 0), Limits(4, 16, 4, 64, 64)
     for until, status in ((29, Status.UNFINISHED), (30, Status.FINISHED)):  # three steps of 10 ns
         assert plain.simulate(requests, limits, even, until_ns=until).status[0] == status
         assert fast.simulate(requests, limits, even, until_ns=until, with_numba=False).status[0] == status

@@ -33,7 +33,7 @@ def both(case: Case) -> Outcome:
 
 def test_one_request_by_hand() -> None:
     """Prompt of 5 in chunks of 4 and 1, then two decode steps: 10 + 4 and 10 + 1, then 1 + the context, twice."""
-    case = Requests.of([3], [5], [3]), Limits(2, 4, 4, 8, 64), StepCosts(UNIT, 0, UNIT, 10 * UNIT, UNIT, 0)
+    case = Requests.of([3], [5], [3]), Limits(2, 4, 4, 8, 64), StepCosts.plane(UNIT, 0, UNIT, 10 * UNIT, UNIT, 0)
     found = both(case)
     assert found.first_token_ns.tolist() == [3 + 14 + 11]
     assert found.finish_ns.tolist() == [28 + (1 + 6) + (1 + 7)]
@@ -47,7 +47,7 @@ def test_decoding_and_reading_share_a_step_and_read_the_weights_once() -> None:
     case = (
         Requests.of([0, 1], [2, 2], [3, 1]),
         Limits(4, 8, 4, 8, 64),
-        StepCosts(7 * UNIT, 0, 0, 5 * UNIT, UNIT, 0),
+        StepCosts.plane(7 * UNIT, 0, 0, 5 * UNIT, UNIT, 0),
     )
     found = both(case)
     assert found.first_token_ns.tolist() == [7, 7 + 7 + 2]  # 5 + 2 alone; then max(7, 5) + 2 beside a decode
@@ -56,7 +56,7 @@ def test_decoding_and_reading_share_a_step_and_read_the_weights_once() -> None:
 
 def test_the_latest_gives_way_and_computes_again() -> None:
     """Two sequences of 4 blocks each in a pool of 5: the second is preempted, waits, and reads its answer too."""
-    case = Requests.of([0, 0], [2, 2], [6, 6]), Limits(4, 8, 2, 5, 16), StepCosts(UNIT, 0, 0, UNIT, 0, 0)
+    case = Requests.of([0, 0], [2, 2], [6, 6]), Limits(4, 8, 2, 5, 16), StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0)
     found = both(case)
     assert found.preemptions == 1
     preempted = [row for row in found.log.tolist() if row[2] == Event.PREEMPT]
@@ -70,7 +70,7 @@ def test_priority_overtakes_in_the_queue() -> None:
     case = (
         Requests.of([0, 1, 2], [2, 2, 2], [4, 2, 2], [0, 0, 5]),
         Limits(1, 8, 2, 8, 16),
-        StepCosts(UNIT, 0, 0, UNIT, 0, 0),
+        StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0),
     )
     found = both(case)
     assert found.finish_ns[2] < found.finish_ns[1]
@@ -80,7 +80,7 @@ def test_who_gives_up_leaves_at_the_next_step() -> None:
     case = (
         Requests.of([0, 0], [2, 2], [9, 9], 0, [5, 4]),
         Limits(1, 8, 2, 8, 16),
-        StepCosts(3 * UNIT, 0, 0, 3 * UNIT, 0, 0),
+        StepCosts.plane(3 * UNIT, 0, 0, 3 * UNIT, 0, 0),
     )
     found = both(case)
     assert found.status.tolist() == [Status.CANCELLED, Status.CANCELLED]
@@ -89,12 +89,16 @@ def test_who_gives_up_leaves_at_the_next_step() -> None:
 
 
 def test_what_can_never_be_served_is_refused() -> None:
-    case = Requests.of([0, 0, 0], [3, 30, 9], [2, 1, 8]), Limits(4, 8, 2, 8, 20), StepCosts(UNIT, 0, 0, UNIT, 0, 0)
+    case = (
+        Requests.of([0, 0, 0], [3, 30, 9], [2, 1, 8]),
+        Limits(4, 8, 2, 8, 20),
+        StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0),
+    )
     assert both(case).status.tolist() == [Status.FINISHED, Status.REFUSED, Status.FINISHED]
 
 
 def test_nothing_in_nothing_out() -> None:
-    empty = both((Requests.of([], [], []), Limits(1, 1, 1, 1, 1), StepCosts(1, 1, 1, 1, 1, 1)))
+    empty = both((Requests.of([], [], []), Limits(1, 1, 1, 1, 1), StepCosts.plane(1, 1, 1, 1, 1, 1)))
     assert (empty.steps, len(empty.log)) == (0, 0)
 
 
@@ -133,7 +137,7 @@ def test_a_backlog_of_hours_keeps_its_clock() -> None:
     case = (
         Requests.of([0] * count, [100] * count, [1000] * count),
         Limits(1, 512, 16, 100, 2048),
-        StepCosts(10**15, 0, 0, 10**15, 0, 0),
+        StepCosts.plane(10**15, 0, 0, 10**15, 0, 0),
     )
     found = fast.simulate(*case, with_numba=False)
     assert found.finish_ns.tolist() == [(one + 1) * 1000 * 10**9 for one in range(count)]
@@ -161,7 +165,7 @@ MUTANTS: list[tuple[FunctionType, Any]] = [
     (admission.can_serve, lambda given, written, longest, *_: given + written < longest),
     (core_steps.held, lambda inputs, outputs, slots, keys, sequences, bits, step, size: sequences),
     (core_steps.steps_until, lambda wanted, first, growth, most: max(1, wanted // first)),
-    (costs.step_fs, lambda a, b, c, d, e, f, n, held, tokens, _: max(1, a + b * n + c * held + d + e * tokens)),
+    (costs.steps_along, lambda until, held, sequences, steps: steps),
 ]  # fmt: skip
 
 
@@ -187,7 +191,7 @@ def test_a_slip_in_any_rule_of_the_fast_core_is_noticed(
     for place in (core, core_steps):
         monkeypatch.setattr(place, rule.__name__, slip, raising=False)
         monkeypatch.setattr(place, "note", bounded(core_steps.note))
-    monkeypatch.setattr(core, "step_fs", bounded(core.step_fs))
+    monkeypatch.setattr(core, "step_of", bounded(core.step_of))
     mutated = core.build(0)
     monkeypatch.setattr(fast, "compiled", lambda with_numba: mutated)
     for seed in range(400):
@@ -212,7 +216,7 @@ def test_a_slip_in_any_rule_of_the_fast_core_is_noticed(
         (lambda: Limits(8, 8, 16, 10, 10**9), "max_model_len"),
         (
             lambda: fast.simulate(
-                Requests.of([0], [1], [1]), Limits(8, 8192, 16, 10, 2**22), StepCosts(0, 0, 0, 0, 0, 10**12)
+                Requests.of([0], [1], [1]), Limits(8, 8192, 16, 10, 2**22), StepCosts.plane(0, 0, 0, 0, 0, 10**12)
             ),
             "longer than the simulator can count",
         ),

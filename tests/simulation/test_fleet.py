@@ -19,7 +19,7 @@ from cotenant.simulation.fleet import Site, merged, simulate
 from cotenant.simulation.load import Limits, Requests, Status
 
 UNIT = 1_000_000
-SITE = Site(Limits(2, 4, 2, 4, 9), StepCosts(UNIT, 0, 0, UNIT, 0, 0), (0,))
+SITE = Site(Limits(2, 4, 2, 4, 9), StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0), (0,))
 
 
 @pytest.mark.parametrize("chunk", range(4))
@@ -51,7 +51,7 @@ def test_compiled_equals_plain() -> None:
 
 def test_a_neighbour_costs_a_turn_or_a_part_of_one() -> None:
     """Two replicas of one card; both decode from 10 to the end. Alone a step takes 10 ns."""
-    limits, costs = Limits(4, 16, 4, 64, 64), StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)
+    limits, costs = Limits(4, 16, 4, 64, 64), StepCosts.plane(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)
     sites = [Site(limits, costs, (0,)), Site(limits, costs, (0,))]
     streams = [Requests.of([0], [4], [3]), Requests.of([10], [4], [3])]
 
@@ -139,7 +139,7 @@ def test_a_model_without_a_replica_is_refused() -> None:
     with pytest.raises(InputError, match="no replica"):
         simulate(
             merged([Requests.of([0], [1], [1])]),
-            [Site(Limits(1, 1, 1, 9, 9), StepCosts(1, 1, 1, 1, 1, 1), (0,))],
+            [Site(Limits(1, 1, 1, 9, 9), StepCosts.plane(1, 1, 1, 1, 1, 1), (0,))],
             [[]],
         )
 

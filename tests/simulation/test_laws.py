@@ -32,9 +32,10 @@ def whole(seed: int) -> Case:
     """A random case whose steps take whole nanoseconds, none of them less than one."""
     requests, limits, costs = random_case(seed)
     costs = costs.each(lambda cost: cost % 3 * UNIT)
-    bases = tuple(base + UNIT for base in costs.bases)
-    costs = replace(costs, base=costs.base + UNIT, prefill_base=costs.prefill_base + UNIT, bases=bases)
-    return requests, limits, costs
+    later = [
+        tuple((until, base + UNIT, each) for until, base, each in row) for row in (costs.reading, *costs.decode)
+    ]
+    return requests, limits, replace(costs, reading=later[0], decode=tuple(later[1:]))
 
 
 def jumping(*case: Any) -> Outcome:
@@ -66,7 +67,7 @@ def test_an_answer_takes_a_step_for_each_token_whatever_happens() -> None:
     """Every step takes one nanosecond: between its first token and its last lie as many as tokens, or more."""
     for seed in SEEDS:
         requests, limits, _ = random_case(seed)
-        found = plain.simulate(requests, limits, StepCosts(UNIT, 0, 0, UNIT, 0, 0))
+        found = plain.simulate(requests, limits, StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0))
         took = found.finish_ns - found.first_token_ns
         ended = found.status == Status.FINISHED
         assert (took >= requests.output_tokens - 1)[ended].all(), seed
@@ -113,7 +114,7 @@ def test_with_more_cards_nobody_is_answered_later_than_with_one() -> None:
         requests = Requests.of(np.sort(draw.integers(0, 40, count)), [4] * count, [3] * count)
         limits = replace(random_case(seed)[1], max_num_seqs=1, max_num_batched_tokens=4, block_size=4)
         limits = replace(limits, num_blocks=99, max_model_len=40)
-        costs = StepCosts(UNIT, 0, 0, UNIT, 0, 0)
+        costs = StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0)
         ends = []
         for cards in (1, 2, 3):
             hosts = [Host(Replica(requests, limits, costs), (place,)) for place in range(cards)]

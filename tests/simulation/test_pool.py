@@ -17,7 +17,7 @@ from cotenant.simulation.pool import Borrower, Pool
 from cotenant.simulation.replica import Replica
 
 UNIT = 1_000_000
-EVEN = StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)
+EVEN = StepCosts.plane(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=5), st.integers(1, 9))

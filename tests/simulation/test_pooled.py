@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from cotenant.errors import InputError
 from cotenant.policy.token_level import group_to_join, may_yield, most_urgent, turn_seconds, urgency
-from cotenant.simulation.pooled import Pool, PooledModel, PooledRequest, Pooling, on_time
+from cotenant.simulation.pooled import Pool, PooledRequest, Pooling, in_lines, on_time
 
-MODEL = PooledModel((0.02, 1e-4, 0.0), (0.02, 0.0, 0.001), switch_s=1.0, cache_tokens=4000)
+MODEL = in_lines((0.02, 1e-4, 0.0), (0.02, 0.0, 0.001), switch_s=1.0, cache_tokens=4000)
 POOLING = Pooling(prefills=1, decodes=1)
 
 
@@ -87,7 +87,7 @@ def test_one_model_alone_never_switches_twice_and_is_on_time() -> None:
 
 
 def test_whoever_waits_too_long_to_be_read_is_given_up_and_misses_all() -> None:
-    slow = replace(MODEL, prefill=(20.0, 0.0, 0.0))
+    slow = replace(MODEL, prefill_s=lambda tokens: 20.0)
     requests = [PooledRequest(number, 0, number, 100, 10) for number in range(3)]
     pool = Pool([slow], POOLING)
     pool.run(requests)

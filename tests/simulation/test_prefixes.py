@@ -23,7 +23,7 @@ from cotenant.simulation.prefix_cache import PrefixCache
 from cotenant.simulation.workload import traced
 
 UNIT = 1_000_000
-TOKENS = StepCosts(UNIT, 0, 0, 0, UNIT, 0)  # a step takes a ns for each prompt token that it reads, or one
+TOKENS = StepCosts.plane(UNIT, 0, 0, 0, UNIT, 0)  # a step takes a ns for each prompt token that it reads, or one
 
 
 def alike(arrivals: list[int], given: list[int], names: list[tuple[int, ...]], written: int = 1) -> Requests:

@@ -10,7 +10,7 @@ from cotenant.simulation.residency import Residency, Resident, State
 
 UNIT = 1_000_000
 LIMITS = Limits(4, 16, 4, 64, 64)
-EVEN = StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)  # every step takes 10 ns
+EVEN = StepCosts.plane(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)  # every step takes 10 ns
 
 
 def swapped(

@@ -18,7 +18,7 @@ from cotenant.simulation.turns import SWAPS
 
 UNIT = 1_000_000
 LIMITS = Limits(4, 16, 4, 64, 64)
-EVEN = StepCosts(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)  # every step takes 10 ns: an answer of two tokens 20
+EVEN = StepCosts.plane(10 * UNIT, 0, 0, 10 * UNIT, 0, 0)  # every step takes 10 ns: an answer of two tokens 20
 Member = tuple[int, int, int]  # ns at which it is asked, ns to load it, its priority
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cotenant.domain.model import ModelSpec
 
@@ -41,26 +42,36 @@ class Times(Hashable, Protocol):
         ...
 
 
+class Line(NamedTuple):
+    """Seconds of a step up to `until` tokens of whatever it grows with: base_s + each_s x tokens."""
+
+    until: float
+    base_s: float
+    each_s: float
+
+
+Row = tuple[Line, ...]
+"""Lines one after the other, by `until`; the last holds for all beyond."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Linear step times of one replica, in seconds, with a relative 90 % interval.
+    """Step times of one replica in straight lines, in seconds, with a relative 90 % interval.
 
-        decode step = base_s + per_sequence_s x batch + per_context_token_s x total context
-        prefill     = prefill_base_s + prefill_per_token_s x tokens + prefill_per_token_squared_s x sum(len^2)
+        decode step = base_s + per_sequence_s x batch + each_s x total context
+        prefill     = base_s + each_s x tokens + per_square_s x sum(len^2)
 
-    The form that public simulators use (per-configuration fits of it err 5 % where they were measured). Steps of a
-    mixture of experts lie on no such plane. They have a line for each number of sequences, 1, 2 ... (the last for
-    all beyond): bases_s + beside_s x batch + per_context_tokens_s x total context.
-    `batch_range`, `context_range` (tokens a sequence) and `prefill_range` (tokens) are where the lines were
-    drawn; outside they extrapolate. A true time lies in [low, high] x the value nine times in ten.
+    The form that public simulators use (per-configuration fits of it err 5 % where they were measured). `decode`
+    has a row for each number of sequences, 1, 2 ...: its lines follow each other by total context; those of
+    `prefill` by tokens. `batch_range`, `context_range` (tokens a sequence) and `prefill_range` (tokens) say where
+    the lines were drawn. Beyond them nothing ends: more sequences have the last row, more tokens the last line of
+    theirs, fewer the first. A true time lies in [low, high] x the value nine times in ten.
     """
 
-    base_s: float
+    decode: tuple[Row, ...]
     per_sequence_s: float
-    per_context_token_s: float
-    prefill_base_s: float
-    prefill_per_token_s: float
-    prefill_per_token_squared_s: float
+    prefill: Row
+    per_square_s: float
     first_token_s: float
     low: float
     high: float
@@ -68,22 +79,22 @@ class StepTimes:
     context_range: tuple[int, int]
     prefill_range: tuple[int, int]
     why: str = ""
-    bases_s: tuple[float, ...] = ()
-    per_context_tokens_s: tuple[float, ...] = ()
-    beside_s: float = 0.0
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
-        """Seconds of one decode step of `batch` sequences (to the next whole one, where each number has a line)
-        that hold `context_tokens` in all."""
-        if self.bases_s:
-            row = min(max(round(batch), 1), len(self.bases_s)) - 1
-            return self.bases_s[row] + self.beside_s * batch + self.per_context_tokens_s[row] * context_tokens
-        return self.base_s + self.per_sequence_s * batch + self.per_context_token_s * context_tokens
+        """Seconds of one decode step of `batch` sequences (the row of the whole number nearest to it) that hold
+        `context_tokens` in all."""
+        row = self.decode[min(max(round(batch), 1), len(self.decode)) - 1]
+        return _along(row, context_tokens) + self.per_sequence_s * batch
 
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:
         """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
         square = tokens * tokens if squares is None else squares
-        return self.prefill_base_s + self.prefill_per_token_s * tokens + self.prefill_per_token_squared_s * square
+        return _along(self.prefill, tokens) + self.per_square_s * square
+
+
+def _along(row: Row, tokens: float) -> float:
+    line = row[min(bisect_left(row, tokens, key=lambda one: one.until), len(row) - 1)]
+    return line.base_s + line.each_s * tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from math import log2, prod, sqrt
 
 from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
 from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
-from cotenant.domain.step_time import StepQuestion, StepTimes, Times
+from cotenant.domain.step_time import Row, StepQuestion, StepTimes, Times
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.anchor import anchored
 from cotenant.estimation.calibrated import profile_for
 from cotenant.estimation.elements import cached_bytes, element_bytes, stored_bytes
 from cotenant.estimation.paths import HOST_BANDWIDTH
+from cotenant.estimation.pieces import row
 from cotenant.estimation.roofline import CacheRead, Roofline
 from cotenant.estimation.second_source import combined, second_source_in_force
 from cotenant.estimation.step_constants import FITTED, Fitted
@@ -24,7 +26,7 @@ _IDLE = (Role.EMBEDDING, Role.VISION)  # a decode step looks up one row, and see
 _FLOAT4 = ("mxfp4", "nvfp4")
 _FLOAT8 = ("fp8", "fp8-block")
 _SIXTEEN = ("bf16", "fp16")
-_MOST_COUNTED = 1024  # sequences with a line of their own: beyond, what bends has bent
+_MOST_COUNTED = 4096  # sequences with a row of their own: more than engines are run with
 _REREAD = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
 
 
@@ -103,52 +105,55 @@ def step_times(
     tensor_parallel_size: int = 1,
     kv_cache_dtype: str = "auto",
     kernel: KernelSupport | None = None,
-    batch_range: tuple[int, int] = (1, 32),
-    context_range: tuple[int, int] = (256, 2048),
-    prefill_range: tuple[int, int] = (256, 4096),
-    most_sequences: int = 0,
+    most_sequences: int = 32,
+    longest_tokens: int = 8192,
+    prompt_tokens: int = 8192,
+    held_tokens: int | None = None,
 ) -> StepTimes:
-    """Straight lines through the roofline over the ranges given; see `linear`.
+    """Straight lines through the roofline, wherever a replica of these limits may come: see `linear`.
 
-    Each number of sequences up to `most_sequences` has one of its own.
+    At most `most_sequences` at once, each of up to `longest_tokens`, all of them of up to `held_tokens` together
+    (None: as many as that makes), steps that read up to `prompt_tokens`.
     """
     exact = roofline(
         model, gpu, engine=engine, version=version, format=format, tensor_parallel_size=tensor_parallel_size,
         kv_cache_dtype=kv_cache_dtype, kernel=kernel,
     )  # fmt: skip
-    counted = min(most_sequences, _MOST_COUNTED)
-    return linear(exact, batch_range, context_range, prefill_range, counted)
+    return linear(exact, (1, most_sequences), (1, max(2, longest_tokens)), (1, max(2, prompt_tokens)), held_tokens)
 
 
+@lru_cache(maxsize=64)
 def linear(
     exact: Roofline, batch_range: tuple[int, int], context_range: tuple[int, int], prefill_range: tuple[int, int],
-    counted: int = 0,
+    held_tokens: int | None = None,
 ) -> StepTimes:  # fmt: skip
-    """The plane through three corners of a (batch, context a sequence) range, the line through two prefills.
+    """Lines that err by 0.5 % at most within a (batch, context a sequence) range and a range of prefills.
 
-    Exact at those points. In between a mixture of experts bends by a third and more, since each sequence reaches
-    other experts, and a dense model by up to 18 % where many sequences make multiplication the longer part; so
-    `counted` numbers of sequences have a line each, over the contexts alone (0: none has).
+    Each number of sequences has a row of its own, since those of a mixture each reach other experts: there a step
+    depends on the total context alone. It bends where reading turns to multiplying, and where windows are full; a
+    prefill bends where launches, weights and products take turns to be the longest. So few lines follow each
+    other as keep the bound (`pieces.row`); their ends lie on the roofline. No row goes beyond `held_tokens` in all
+    (None: no such limit). Sequences beyond 4,096 have the last row.
     """
-    (few, many), (short, long) = batch_range, context_range
-    if not (0 < few < many and 0 <= short < long and 0 < prefill_range[0] < prefill_range[1]):
+    (few, many), (short, long), (start, end) = batch_range, context_range, prefill_range
+    if not (0 < few <= many and 0 <= short < long and 0 < start < end):
         raise ValueError(f"ranges must widen: {batch_range}, {context_range}, {prefill_range}")
-    corner = exact.decode_step_s(many, many * short)
-    per_context = (exact.decode_step_s(many, many * long) - corner) / (many * (long - short))
-    along_batch = (corner - exact.decode_step_s(few, few * short)) / (many - few)
-    square = exact.prefill_attention_flops / 2 / exact.attention_rate * exact.prefill_factor
-    start, end = prefill_range
-    first = exact.prefill_s(start, 0.0)
-    per_token = (exact.prefill_s(end, 0.0) - first) / (end - start)
     beside = (exact.all_reduce_s_per_token + exact.sequence_s) * exact.decode_factor
-    lines = [_line(exact, number, context_range, beside) for number in range(1, counted + 1)]
+    doublings = [1 << power for power in range(end.bit_length())]  # the experts' share bends the other way
+    windows = sorted({layer.window for layer in exact.cache if layer.window is not None})
+    rows: list[Row] = []
+    ends: Sequence[float] = ()
+    for batch in range(1, min(many, _MOST_COUNTED) + 1):
+        first, last = batch * short, batch * long if held_tokens is None else min(batch * long, held_tokens)
+        bends, like = [batch * window for window in windows], [batch * each for each in ends]
+        found = row(partial(exact.decode_step_s, batch), first, max(first + 1, last), bends, like)
+        ends = [line.until / batch for line in found[:-1]]
+        rows.append(tuple(line._replace(base_s=line.base_s - beside * batch) for line in found))
     return StepTimes(
-        base_s=corner - along_batch * many,
-        per_sequence_s=along_batch - per_context * short,
-        per_context_token_s=per_context,
-        prefill_base_s=first - per_token * start,
-        prefill_per_token_s=per_token,
-        prefill_per_token_squared_s=square,
+        decode=tuple(rows),
+        per_sequence_s=beside,
+        prefill=row(lambda tokens: exact.prefill_s(tokens, 0.0), start, end, doublings),
+        per_square_s=exact.prefill_attention_flops / 2 / exact.attention_rate * exact.prefill_factor,
         first_token_s=exact.first_token_s,
         low=exact.low,
         high=exact.high,
@@ -156,18 +161,7 @@ def linear(
         context_range=context_range,
         prefill_range=prefill_range,
         why=exact.why,
-        bases_s=tuple(base for base, _ in lines),
-        per_context_tokens_s=tuple(each for _, each in lines),
-        beside_s=beside if lines else 0.0,
     )
-
-
-def _line(exact: Roofline, batch: int, context_range: tuple[int, int], beside: float) -> tuple[float, float]:
-    """(Base, a token of context) of steps of `batch` sequences, each of which costs `beside` as well."""
-    short, long = context_range
-    low, high = (exact.decode_step_s(batch, batch * context) for context in (short, long))
-    each = (high - low) / (batch * (long - short))
-    return low - each * batch * short - beside * batch, each
 
 
 def decode_step_s(times: Times, batch: float, mean_context: float) -> tuple[float, float, float]:

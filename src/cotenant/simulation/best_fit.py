@@ -53,8 +53,7 @@ def can_take(replica: Replica, request: int, targets: Targets, now_fs: int, rest
 
 def _reading(replica: Replica, tokens: int) -> int:
     """Femtoseconds that a prompt takes in chunks by itself."""
-    further = -(-tokens // replica.limits.max_num_batched_tokens) - 1
-    return replica.costs.step(0, 0, tokens, tokens**2) + further * replica.costs.prefill_base
+    return replica.costs.read(tokens, replica.limits.max_num_batched_tokens)
 
 
 def _slack(replica: Replica, request: int, known: int, targets: Targets, now_fs: int) -> int:

@@ -2,10 +2,11 @@
 
 Between two events of a decoding batch nothing is decided, so k steps are one sum in closed form:
 
-    T(k) = k s + per_context_token B k (k - 1) / 2        s: femtoseconds of the first of them, B: sequences
+    T(k) = k s + c B k (k - 1) / 2    s: femtoseconds of the first of them, c: of a token more, B: sequences
 
-An event is the first sequence to finish, a request that could join, one that gives up, or a step whose blocks are
-not free. Every decision is a function of `policy`. What makes it fast:
+An event is the first sequence to finish, a request that could join, one that gives up, a step whose blocks are not
+free, or the end of the line that times are on (`costs`). Every decision is a function of `policy`. What makes
+it fast:
 
 - A sequence is known by the step at which it finishes: the tokens that it has follow, and need no upkeep. That
   step and its slot are one number, so that the least of them says who finishes next.
@@ -45,12 +46,12 @@ from cotenant.simulation.core_steps import (
     rank_by,
     unfinished,
 )  # fmt: skip
-from cotenant.simulation.costs import FS_PER_NS, line_of, step_fs
+from cotenant.simulation.costs import FS_PER_NS, first_line, line_at, step_of, steps_along
 from cotenant.simulation.load import NEVER
 
 _LONG_FS = 2 * 10**18  # then the clock starts anew, so that no sum leaves 64 bits
 
-USED = (*core_steps.USED, can_serve, may_join, step_fs, line_of)
+USED = (*core_steps.USED, can_serve, may_join, first_line, line_at, step_of, steps_along)
 """What the core calls: compiled along with it."""
 
 
@@ -62,7 +63,7 @@ def build(stamp: int, block_size: int = 0) -> Any:
 
     def core(
         arrival: Any, inputs: Any, outputs: Any, by_rank: Any, rank_of: Any, in_order: bool,
-        cancel: Any, cancel_order: Any, limits: Any, costs: Any, bases: Any, contexts: Any, until: int,
+        cancel: Any, cancel_order: Any, limits: Any, costs: Any, until: int,
         status: Any, first: Any, has_first: Any, finish: Any, generated: Any, room: Any, log: Any, stats: Any,
     ) -> int:  # fmt: skip
         """Fill `status`, `first`, `has_first`, `finish`, `log`, `stats`; the number of events. Times in ns.
@@ -73,7 +74,6 @@ def build(stamp: int, block_size: int = 0) -> Any:
         """
         max_num_seqs, max_tokens, num_blocks, longest = limits[0], limits[1], limits[3], limits[4]
         size = block_size if block_size > 0 else limits[2]
-        c0, c1, c2, c3, c4, c5 = costs[0], costs[1], costs[2], costs[3], costs[4], costs[5]
         queue, joined, joined_has, keys = room[0], room[1], room[2], room[4]
         count, givers = len(arrival), len(cancel_order)
         bits = 1
@@ -194,10 +194,9 @@ def build(stamp: int, block_size: int = 0) -> Any:
                     reader, read, known = request, chunk, has
 
             # how many steps like this one
-            with_base, with_context = line_of(bases, contexts, sequences, c0, c2)
-            first_fs = step_fs(with_base, c1, with_context, c3, c4, c5, sequences, context, tokens, squares)
+            first_fs, growth_fs, holds = step_of(costs, 0, sequences, context, tokens, squares)
+            growth_fs *= sequences
             steps = zero + 1
-            growth_fs = with_context * sequences
             if tokens == 0 and preempted == 0:
                 stop_fs = NEVER
                 if sequences < max_num_seqs and budget > 0 and not (in_order and blocked):
@@ -207,7 +206,7 @@ def build(stamp: int, block_size: int = 0) -> Any:
                 if giver < givers:
                     stop_fs = min(stop_fs, min(cancel[cancel_order[giver]] - base, FAR_NS) * FS_PER_NS)
                 steps = alike(
-                    inputs, outputs, room, bits, size, num_blocks, step, sequences, context, next_key,
+                    inputs, outputs, room, bits, size, num_blocks, step, sequences, context, next_key, holds,
                     first_fs, growth_fs, stop_fs - rest, until_fs - rest,
                 )  # fmt: skip
             if cached + tokens + sequences * (steps - 1) + slack * running > most * size:

@@ -12,7 +12,7 @@ from typing import Any
 from cotenant.policy.admission import chunk_tokens
 from cotenant.policy.ledger import blocks_of, opened_at, phase_of, steps_within
 from cotenant.policy.preemption import must_preempt, victim
-from cotenant.simulation.costs import FS_PER_NS
+from cotenant.simulation.costs import FS_PER_NS, steps_along
 from cotenant.simulation.load import NEVER, Event, Status
 
 NOBODY = -1  # no request reads its prompt just now
@@ -225,11 +225,11 @@ def give_up(
 
 def alike(
     inputs: Any, outputs: Any, room: Any, bits: int, size: int, num_blocks: int, step: int, sequences: int,
-    context: int, next_key: int, first_fs: int, growth_fs: int, left_fs: int, until_fs: int,
+    context: int, next_key: int, holds: int, first_fs: int, growth_fs: int, left_fs: int, until_fs: int,
 ) -> int:  # fmt: skip
-    """How many decode steps follow each other: until the first sequence ends, one begins `left_fs` or more from
-    now, blocks run out, or the next one would end after `until_fs`; one at least."""
-    steps = (next_key >> bits) - step
+    """How many decode steps follow each other: until the first sequence ends, one has more context than `holds`,
+    one begins `left_fs` or more from now, blocks run out, or the next would end after `until_fs`; one at least."""
+    steps = steps_along(holds, context, sequences, (next_key >> bits) - step)
     while steps > 1 and steps * (first_fs + 0.5 * growth_fs * steps) > _JUMP_FS:
         steps //= 2
     if steps > 1 and steps * first_fs + growth_fs * (steps * (steps - 1) // 2) > left_fs:

@@ -3,99 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
+from cotenant.domain.step_time import Line as Times
 from cotenant.domain.step_time import StepTimes
+from cotenant.simulation.load import NEVER
 
 FS_PER_NS = 1_000_000
 NS_PER_S = 1_000_000_000
 FS_PER_S = FS_PER_NS * NS_PER_S
 
+Line = tuple[int, int, int]
+"""(until, base, each): up to `until` tokens, base + each x tokens."""
+
+Row = tuple[Line, ...]
+"""Lines one after the other, by `until`; the last holds for all beyond."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Femtoseconds of a step, linear in what it does.
+    """Femtoseconds of a step, in straight lines of what it does (`domain.step_time.StepTimes`).
 
-        step = base + per_sequence x B + per_context_token x C + prefill_per_token x T + prefill_per_square x S
+        decode  = base + per_sequence x B + each x C            the line of B sequences and C tokens
+        reading = base + each x T + per_square x S              the line of T prompt tokens
 
     B decoding sequences that hold C tokens; T prompt tokens read, S the sum of end^2 - start^2 over chunks
-    [start, end), which adds up to len^2 over a whole prompt. A step that decodes and reads prompts reads the
-    weights once: its base is the larger of the two. With `bases` and `contexts`, base and per_context_token are
-    theirs for so many sequences (1, 2 ...; the last for all beyond).
+    [start, end), which adds up to len^2 over a whole prompt. `decode` has a row for 1, 2 ... sequences, the last
+    for all beyond. A step that does both reads the weights once: from the sum goes the lesser base of both first
+    lines, which is what even the least step of either kind takes. `packed` is all of it in one sequence of whole
+    numbers (`step_of`).
     """
 
-    base: int
     per_sequence: int
-    per_context_token: int
-    prefill_base: int
-    prefill_per_token: int
-    prefill_per_square: int
-    bases: tuple[int, ...] = ()
-    contexts: tuple[int, ...] = ()
+    per_square: int
+    decode: tuple[Row, ...]
+    reading: Row
+    packed: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
-    @property
-    def plain(self) -> tuple[int, int, int, int, int, int]:
-        """The six of the formula."""
-        return (
-            self.base, self.per_sequence, self.per_context_token, self.prefill_base, self.prefill_per_token,
-            self.prefill_per_square,
-        )  # fmt: skip
+    def __post_init__(self) -> None:
+        rows = (self.reading, *self.decode)
+        if len(rows) < 2 or not all(rows):
+            raise ValueError("a line each is needed for reading and for a sequence")
+        place = 4 + len(rows)
+        starts = accumulate((3 * len(one) for one in rows), initial=place)
+        lines = (number for one in rows for line in one for number in line)
+        object.__setattr__(self, "packed", (len(self.decode), self.per_sequence, self.per_square, *starts, *lines))
+
+    @classmethod
+    def plane(
+        cls, base: int, per_sequence: int, per_context_token: int, prefill_base: int, prefill_per_token: int,
+        per_square: int,
+    ) -> StepCosts:  # fmt: skip
+        """One line for steps of any number of sequences, and one for all that read."""
+        decode, reading = (NEVER, base, per_context_token), (NEVER, prefill_base, prefill_per_token)
+        return cls(per_sequence, per_square, ((decode,),), (reading,))
 
     def each(self, change: Callable[[int], int]) -> StepCosts:
-        """All of them changed alike."""
-        return costs_of(map(change, self.plain), map(change, self.bases), map(change, self.contexts))
+        """All costs changed alike; lines end where they did."""
 
-    @staticmethod
-    def of(times: StepTimes) -> StepCosts:
+        def changed(row: Row) -> Row:
+            return tuple((until, change(base), change(each)) for until, base, each in row)
+
+        decode = tuple(map(changed, self.decode))
+        return StepCosts(change(self.per_sequence), change(self.per_square), decode, changed(self.reading))
+
+    @classmethod
+    def of(cls, times: StepTimes) -> StepCosts:
         """The lines of `times`, rounded to femtoseconds; what would be negative is nothing."""
-        six = (
-            times.base_s, times.beside_s if times.bases_s else times.per_sequence_s, times.per_context_token_s,
-            times.prefill_base_s, times.prefill_per_token_s, times.prefill_per_token_squared_s,
-        )  # fmt: skip
-        return costs_of(map(_whole, six), map(_whole, times.bases_s), map(_whole, times.per_context_tokens_s))
+        decode = tuple(map(_whole_row, times.decode))
+        return cls(_whole(times.per_sequence_s), _whole(times.per_square_s), decode, _whole_row(times.prefill))
 
     def step(self, sequences: int, context_tokens: int, tokens: int, squares: int) -> int:
         """Femtoseconds of one step; at least one."""
-        base, context = line_of(self.bases, self.contexts, sequences, self.base, self.per_context_token)
-        return step_fs(
-            base, self.per_sequence, context, self.prefill_base, self.prefill_per_token, self.prefill_per_square,
-            sequences, context_tokens, tokens, squares,
-        )  # fmt: skip
+        return step_of(self.packed, 0, sequences, context_tokens, tokens, squares)[0]
+
+    def read(self, tokens: int, most: int) -> int:
+        """Femtoseconds to read a prompt alone, in chunks of at most so many tokens."""
+        whole, rest = divmod(tokens, most)
+        chunks = whole * self.step(0, 0, most, 0) + (self.step(0, 0, rest, 0) if rest else 0)
+        return chunks + self.per_square * tokens * tokens
+
+    def most(self, sequences: int, context_tokens: int, tokens: int, squares: int) -> int:
+        """What no step of up to so many of each takes longer than."""
+        decode = max(base + each * context_tokens for row in self.decode for _, base, each in row)
+        reading = max(base + each * tokens for _, base, each in self.reading)
+        return decode + reading + self.per_sequence * sequences + self.per_square * squares
 
 
-def costs_of(six: Iterable[int], bases: Iterable[int] = (), contexts: Iterable[int] = ()) -> StepCosts:
-    """From the six of the formula in their order, and the tables."""
-    base, sequence, context, reading, token, square = six
-    return StepCosts(base, sequence, context, reading, token, square, tuple(bases), tuple(contexts))
+def _whole_row(row: Iterable[Times]) -> Row:
+    found = [(min(NEVER, int(line.until)), _whole(line.base_s), _whole(line.each_s)) for line in row]
+    return (*found[:-1], (NEVER, *found[-1][1:]))
 
 
 def _whole(seconds: float) -> int:
     return max(0, round(seconds * FS_PER_S))
 
 
-def line_of(bases: Any, contexts: Any, sequences: int, base: int, context: int) -> tuple[int, int]:
-    """(Base, a token of context) of a step with so many sequences, from tables of them, or the two that are given;
-    runs as Python and compiled."""
-    if sequences > 0 and len(bases) > 0:
-        row = min(sequences, len(bases)) - 1
-        return bases[row], contexts[row]
-    return base, context
+def first_line(packed: Any, start: int, row: int) -> int:
+    """Where in `packed` the first line of a row stands: its end, its base, its cost of a token. Row 0 is for
+    reading, 1, 2 ... for so many sequences; the places of all stand before them. Runs as Python and compiled."""
+    found: int = start + packed[start + 3 + min(row, packed[start])]
+    return found
 
 
-def step_fs(
-    base: int,
-    per_sequence: int,
-    per_context_token: int,
-    prefill_base: int,
-    prefill_per_token: int,
-    prefill_per_square: int,
-    sequences: int,
-    context_tokens: int,
-    tokens: int,
-    squares: int,
-) -> int:
-    """The formula of `StepCosts`, over integers alone; runs as Python and compiled."""
-    decode = per_sequence * sequences + per_context_token * context_tokens
-    once = max(base if sequences > 0 else 0, prefill_base if tokens > 0 else 0)
-    return max(1, once + decode + prefill_per_token * tokens + prefill_per_square * squares)
+def line_at(packed: Any, start: int, row: int, tokens: int) -> int:
+    """Where the line of so many tokens stands. Runs as Python and compiled."""
+    place, last = first_line(packed, start, row), start + packed[start + 4 + min(row, packed[start])] - 3
+    while place < last and packed[place] < tokens:
+        place += 3
+    return place
+
+
+def step_of(
+    packed: Any, start: int, sequences: int, context_tokens: int, tokens: int, squares: int
+) -> tuple[int, int, int]:
+    """Of one step (`StepCosts`, from `packed` at `start`): its femtoseconds, those of each token of context more,
+    and up to how many of these that holds. Runs as Python and compiled."""
+    took, each, until = 0, 0, NEVER
+    if sequences > 0:
+        line = line_at(packed, start, sequences, context_tokens)
+        until, each = packed[line], packed[line + 2]
+        took = packed[line + 1] + packed[start + 1] * sequences + each * context_tokens
+    if tokens > 0:
+        line = line_at(packed, start, 0, tokens)
+        took += packed[line + 1] + packed[line + 2] * tokens + packed[start + 2] * squares
+        if sequences > 0:
+            took -= min(packed[first_line(packed, start, sequences) + 1], packed[first_line(packed, start, 0) + 1])
+    return max(1, took), each, until
+
+
+def steps_along(until: int, context_tokens: int, sequences: int, steps: int) -> int:
+    """How many of `steps` decode steps one line knows, each of which adds a token for each sequence; one at least.
+    Runs as Python and compiled."""
+    if steps > 1 and context_tokens + sequences * (steps - 1) > until:
+        return max(1, (until - context_tokens) // sequences + 1)
+    return steps

@@ -76,8 +76,8 @@ def _run(
     events = core_of(
         requests.arrival_ns, requests.input_tokens, requests.output_tokens, by_rank, rank_of, in_order,
         *_givers(requests), np.array(astuple(limits), np.int64),
-        *(np.array(some, np.int64) for some in (costs.plain, costs.bases, costs.contexts)),
-        until_ns, status, first, has_first, finish, generated, _room(limits, 0 if in_order else count), log, stats,
+        np.array(costs.packed, np.int64), until_ns, status, first, has_first, finish, generated,
+        _room(limits, 0 if in_order else count), log, stats,
     )  # fmt: skip
     preemptions, steps, busy, end, most = stats.tolist()
     return events, Outcome(status, first, has_first, finish, preemptions, steps, busy, end, most, sorted_log(log))
@@ -113,8 +113,7 @@ def check(limits: Limits, costs: StepCosts) -> None:
     tokens = min(limits.max_num_batched_tokens, limits.max_num_seqs * limits.max_model_len)
     held = min(limits.num_blocks * limits.block_size, limits.max_num_seqs * limits.max_model_len)
     squares = tokens * limits.max_model_len * 2
-    counts = {*range(1, min(len(costs.bases), limits.max_num_seqs) + 1), limits.max_num_seqs}
-    if max(costs.step(sequences, held, tokens, squares) for sequences in counts) > _MOST_FS:
+    if costs.most(limits.max_num_seqs, held, tokens, squares) > _MOST_FS:
         raise InputError(
             "a step of these limits may last longer than the simulator can count",
             hint="lower max_num_batched_tokens or max_model_len",

@@ -120,12 +120,11 @@ def _run(
 def _state(sites: Sequence[Site], group_of: Sequence[int]) -> Ints:
     """A row for each replica at rest, with room for its sequences."""
     width = max(one.limits.max_num_seqs for one in sites) + 1
-    table = at.SLOTS + 4 * width + max(one.limits.block_size for one in sites)
-    state = np.zeros((len(sites), table + 2 * max(len(one.costs.bases) for one in sites)), np.int64)
+    costs = at.SLOTS + 4 * width + max(one.limits.block_size for one in sites)
+    state = np.zeros((len(sites), costs + max(len(one.costs.packed) for one in sites)), np.int64)
     for row, one, group in zip(state, sites, group_of, strict=True):
-        row[: at.GROUP] = (*astuple(one.limits), *one.costs.plain)
-        lines = (*one.costs.bases, *one.costs.contexts)
-        row[at.LINES], row[at.LINES_AT], row[table : table + len(lines)] = len(one.costs.bases), table, lines
+        row[: at.GROUP] = astuple(one.limits)
+        row[at.COSTS], row[costs : costs + len(one.costs.packed)] = costs, one.costs.packed
         row[at.GROUP], row[at.WIDTH] = group, width
         row[at.FREE] = row[at.LEAST_FREE] = one.limits.num_blocks
         row[at.NEXT_END] = NEVER

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 (
     MAX_SEQS, MAX_TOKENS, SIZE, NUM_BLOCKS, LONGEST,  # Limits
-    C0, C1, C2, C3, C4, C5,  # StepCosts
     GROUP, MODEL_OF,
     NOW, REST,  # when the step in progress began, or the last one ended: ns, and fs beyond
     END, END_REST,  # when the steps in progress end
@@ -18,11 +17,11 @@ from __future__ import annotations
     READER, READ, KNOWN, READER_BLOCKS, PART, JOINS,
     HEAD, TAIL, LOAD, TAKEN,
     PREEMPTIONS, LEAST_FREE, BUSY, BUSY_REST, ALONE_NS, ALONE_REST, LAST, LAST_REST,
-    LINES, LINES_AT,  # how many numbers of sequences have costs of their own, and where these begin
+    COSTS,  # where those of its steps begin (`StepCosts.packed`)
     WIDTH, SLOTS,
-) = range(51)  # fmt: skip
-"""One replica: then `WIDTH` slots each of requests, ends, phases and who joins, then block counts by phase,
-then `LINES` bases and as many costs of a token of context (`costs.line_of`)."""
+) = range(44)  # fmt: skip
+"""One replica: then `WIDTH` slots each of requests, ends, phases and who joins, then block counts by phase, then
+what its steps cost."""
 
 RESTING, DECODING, READING = 0, 1, 2
 

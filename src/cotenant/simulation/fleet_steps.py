@@ -13,7 +13,7 @@ from cotenant.policy.preemption import must_preempt, victim
 from cotenant.policy.sharing import stretched
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.core_steps import ADMIT, FINISH, FIRST, PREEMPT, least, steps_until
-from cotenant.simulation.costs import FS_PER_NS, line_of, step_fs
+from cotenant.simulation.costs import FS_PER_NS, step_of, steps_along
 from cotenant.simulation.load import NEVER
 
 _JUMP_FS = 4e17  # no jump is longer, not even tenfold stretched, so that no sum leaves 64 bits
@@ -181,26 +181,28 @@ def begin(state: Any, requests: Any, log: Any, replica: int) -> None:
         room = False
     state[replica, at.LEAST_FREE] = min(state[replica, at.LEAST_FREE], state[replica, at.FREE])
     sequences = state[replica, at.SEQS]
-    c0, c1, c2 = state[replica, at.C0], state[replica, at.C1], state[replica, at.C2]
-    c3, c4, c5 = state[replica, at.C3], state[replica, at.C4], state[replica, at.C5]
-    table, lines = state[replica, at.LINES_AT], state[replica, at.LINES]
-    c0, c2 = line_of(
-        state[replica, table : table + lines], state[replica, table + lines : table + 2 * lines], sequences, c0, c2
+    first_fs, each_fs, holds = step_of(
+        state[replica], state[replica, at.COSTS], sequences, state[replica, at.CONTEXT], tokens, squares
     )
-    first_fs = step_fs(c0, c1, c2, c3, c4, c5, sequences, state[replica, at.CONTEXT], tokens, squares)
     state[replica, at.FIRST_FS] = first_fs
-    state[replica, at.GROWTH_FS] = c2 * sequences
+    state[replica, at.GROWTH_FS] = each_fs * sequences
     state[replica, at.KIND] = at.READING if tokens > 0 else at.DECODING
     steps = 1
     if tokens == 0 and preempted == 0:
-        steps = alike(state, replica, first_fs, c2 * sequences)
+        steps = alike(state, replica, first_fs, each_fs * sequences, holds)
     state[replica, at.STEPS] = steps
     state[replica, at.OPEN] = 1 if steps > 1 and room and state[replica, at.MAX_TOKENS] > sequences else 0
 
 
-def alike(state: Any, replica: int, first_fs: int, growth_fs: int) -> int:
-    """How many decode steps may follow each other: until the first sequence ends, or blocks run out."""
-    steps: int = state[replica, at.NEXT_END] - state[replica, at.STEP]
+def alike(state: Any, replica: int, first_fs: int, growth_fs: int, holds: int) -> int:
+    """How many decode steps may follow each other: until the first sequence ends, one has more context than
+    `holds`, or blocks run out."""
+    steps = steps_along(
+        holds,
+        state[replica, at.CONTEXT],
+        state[replica, at.SEQS],
+        state[replica, at.NEXT_END] - state[replica, at.STEP],
+    )
     while steps > 1 and steps * (first_fs + 0.5 * growth_fs * steps) > _JUMP_FS:
         steps //= 2
     if steps > 1:

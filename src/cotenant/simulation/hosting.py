@@ -22,7 +22,6 @@ from cotenant.simulation.load import Limits
 _BLOCK = 16  # tokens, where the engine leaves it to its kernels
 _BATCHED = 2048  # tokens of a step, where an engine has no such limit
 _CACHING = ("vllm", "sglang")  # vLLM's V1 engine (vllm/config/cache.py), SGLang's radix cache: on by default
-_MOST = 64  # sequences; the lines are drawn up to there, or up to max_num_seqs
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +62,11 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
     engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
     loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
     served = served_format(loaded, replica.quantization, estimate.gpu, engine=engine, version=version)
-    longest = max(512, min(limits.max_model_len, pool // max(1, min(seqs, 8))))
     times = step_times(
         request.model, estimate.gpu, engine=engine.name, version=version, format=served.format,
         tensor_parallel_size=settings.tensor_parallel_size, kv_cache_dtype=settings.kv_cache_dtype,
-        kernel=served.kernel, batch_range=(1, max(2, min(seqs, _MOST))), context_range=(256, longest),
-        most_sequences=seqs,
+        kernel=served.kernel, most_sequences=seqs, longest_tokens=limits.max_model_len,
+        prompt_tokens=limits.max_num_batched_tokens, held_tokens=limits.num_blocks * size,
     )  # fmt: skip
     cards = tuple((device.node, device.index) for device in replica.devices)
     rank = estimate.per_gpu[0]

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
 from cotenant.errors import InputError
 from cotenant.policy.dispatch import least_loaded
 from cotenant.policy.token_level import group_to_join, may_yield, most_urgent, turn_seconds, urgency
 
-Line = tuple[float, float, float]
 _Work = Generator[int, None, None]  # yields the units of time that pass; a negative number waits to be called
 _WAIT = -1
 
@@ -27,13 +26,24 @@ _WAIT = -1
 class PooledModel:
     """Seconds of a model's steps on the cards, its switch, and how many tokens of cache a card has beside it.
 
-    prefill = a + b sum(len) + c sum(len^2); decode = a + b sum(context) + c batch.
+    `prefill_s` of a prompt of so many tokens; `decode_s` of a step of so many sequences that hold so many tokens.
     """
 
-    prefill: Line
-    decode: Line
+    prefill_s: Callable[[int], float]
+    decode_s: Callable[[int, int], float]
     switch_s: float
     cache_tokens: int
+
+
+def in_lines(
+    prefill: tuple[float, float, float], decode: tuple[float, float, float], switch_s: float, cache_tokens: int
+) -> PooledModel:
+    """One of prefill = a + b len + c len^2 and decode = a + b sum(context) + c batch, as others publish theirs."""
+    return PooledModel(
+        lambda tokens: prefill[0] + prefill[1] * tokens + prefill[2] * tokens * tokens,
+        lambda batch, context: decode[0] + decode[1] * context + decode[2] * batch,
+        switch_s, cache_tokens,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +199,7 @@ class Pool:
             if not card.groups[0]:
                 card.groups.popleft()
             yield from self._switch(card, one.model)
-            a, b, c = self.models[one.model].prefill
-            took = max(1, self.units(a + b * one.context + c * one.context * one.context))
+            took = max(1, self.units(self.models[one.model].prefill_s(one.context)))
             yield took
             card.fetched += took
             self.busy[one.model] += took
@@ -283,9 +292,8 @@ class Pool:
         return [self.units(turn) for turn in turns]
 
     def _step_s(self, batch: Sequence[PooledRequest]) -> float:
-        a, b, c = self.models[batch[0].model].decode
         live = [one.context for one in batch if not one.done]
-        return a + b * sum(live) + c * len(live)
+        return self.models[batch[0].model].decode_s(len(live), sum(live))
 
     def _turn(self, card: _Card, batch: list[PooledRequest], turn: int) -> _Work:
         """Bring the cache in, then decode until the turn is over or nothing is left."""

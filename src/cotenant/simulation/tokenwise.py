@@ -15,6 +15,7 @@ from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Slo
 from cotenant.engines.sleeping import SLEEP_1
 from cotenant.errors import UnsupportedError
+from cotenant.simulation.costs import FS_PER_S
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.load import Ints, Outcome, Requests, Status
 from cotenant.simulation.pooled import Pool, PooledModel, PooledRequest, Pooling
@@ -82,10 +83,10 @@ def _pooling(policy: str, cards: int, hostings: Sequence[Hosting], slos: Sequenc
 
 
 def _model(one: Hosting) -> PooledModel:
-    times = one.times
+    costs, most = one.costs, one.limits.max_num_batched_tokens
     return PooledModel(
-        prefill=(times.prefill_base_s, times.prefill_per_token_s, times.prefill_per_token_squared_s),
-        decode=(times.base_s, times.per_context_token_s, times.per_sequence_s),
+        prefill_s=lambda tokens: costs.read(tokens, most) / FS_PER_S,
+        decode_s=lambda sequences, context: costs.step(sequences, context, 0, 0) / FS_PER_S,
         switch_s=one.swap_s[SLEEP_1][1],
         cache_tokens=one.limits.num_blocks * one.limits.block_size,
     )
