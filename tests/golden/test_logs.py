@@ -25,6 +25,7 @@ UPDATE = bool(os.environ.get("COTENANT_UPDATE_EXAMPLES"))
 OPTIONS = {
     "sglang-too-little": "--gpu A800-80GB-SXM",
     "tensorrt-llm": "--model meta-llama/Meta-Llama-3-8B-Instruct --gpu H200",
+    "tensorrt-llm-engine": "--model meta-llama/Llama-2-7b-chat-hf --gpu A100-80GB-SXM",
     "tgi-fits": "--gpu H100-80GB-SXM",
     "tgi-warm-up": "--gpu RTX-3090",
     "two-services": "--gpu H100-80GB-SXM",
@@ -42,6 +43,7 @@ RECORDED = {
     "sglang": ("sglang", 15.11, 54.04, "fits"),
     "sglang-too-little": ("sglang", 7.68, None, "oom"),
     "tensorrt-llm": ("tensorrt-llm", 15.06, 109.96, "fits"),
+    "tensorrt-llm-engine": ("tensorrt-llm", 6.5215, 63.44, "fits"),
     "tgi-fits": ("tgi", None, None, "fits"),
     "tgi-warm-up": ("tgi", None, None, "oom"),
     "two-services": ("vllm", 14.1062, 56.24, "fits"),
