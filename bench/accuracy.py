@@ -96,6 +96,11 @@ def kv_bytes(found: Answer) -> Error | None:
         return None  # keys and values of one kind of layers only: which, the record does not say
     if plain and pool and tokens:
         return Error(found, layout.token_bytes() / (pool * GIB / tokens) - 1)
+    known = row["engine"] == "vllm" and row["engine_version"]  # what a printed token stands for follows from it
+    if at is None and pool and tokens and known:
+        blocks = int(pool * GIB) // layout.block_bytes[0]
+        printed = layout.tokens_as_printed(blocks, found.estimate.settings.max_model_len or 1, batch)
+        return Error(found, tokens / printed - 1 if printed else None)
     bytes_at = layout.checked_bytes if row["needed_kv_gib"] else layout.sequence_bytes
     ours = bytes_at(at, batch) if at else layout.token_bytes()
     return Error(found, ours / measured - 1)

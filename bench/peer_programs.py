@@ -80,7 +80,7 @@ def ask_cotenant(command: Path, task: Task, folder: Path) -> Answer:
     """Ours, as a process of its own like the others. `command` is a Python; a model too large for the card is
     still answered (exit status 3)."""
     done = run(
-        [command, "-m", "cotenant.cli", "estimate", task.model, "--gpu", "H200", "--max-model-len", LENGTH_TEXT,
+        [command, "-m", "cotenant.cli", "estimate", task.model, "--gpu", "B200", "--max-model-len", LENGTH_TEXT,
          "--max-num-seqs", str(SEQUENCES), "--quantization", task.form, "--json"], accept=(0, 3),
     )  # fmt: skip
     told = json.loads(done.printed)

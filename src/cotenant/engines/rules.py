@@ -310,8 +310,8 @@ class Limits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A format that a kernel holds otherwise than a checkpoint stores it; None: as stored. Of `bnb-nf4` those whose
-    names begin so, too."""
+    """A format, and others whose names begin so, that a kernel holds otherwise than it is stored; None: as
+    stored."""
 
     format: str
     bits: float | None = None

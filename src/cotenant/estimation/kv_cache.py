@@ -18,7 +18,8 @@ from math import ceil
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec
-from cotenant.engines.rules import CacheRules, Printed
+from cotenant.engines.rules import CacheRules, Packing, Printed
+from cotenant.estimation.compressed_pages import compressed_pages, is_compressed
 from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.page_groups import (
     deal,
@@ -39,7 +40,8 @@ class CacheLayout:
 
     `batch_factor` x max_num_batched_tokens are in flight. `apart`: every group has a pool of its own, of as many
     blocks. `checks_whole_model`: the start-up check asks every stage for all stages' layers. Empty `groups`: the
-    model caches nothing.
+    model caches nothing. `checked_block_bytes`: what a block counts as in the start-up check, where that is not
+    what it takes.
     """
 
     groups: tuple[PageGroup, ...]
@@ -48,6 +50,7 @@ class CacheLayout:
     batch_factor: int
     apart: bool = False
     checks_whole_model: bool = False
+    checked_block_bytes: tuple[int, ...] = ()
 
     def sequence_blocks(self, tokens: int, batched_tokens: int) -> int:
         """Blocks of the pool that the engine reserves for one sequence of `tokens`."""
@@ -62,7 +65,8 @@ class CacheLayout:
     def checked_bytes(self, tokens: int, batched_tokens: int, stage: int = 0) -> int:
         """Bytes that a rank of the stage must have free for a start with sequences of up to `tokens`."""
         blocks = self.sequence_blocks(tokens, batched_tokens)
-        return blocks * (sum(self.block_bytes) if self.checks_whole_model else self.block_bytes[stage])
+        size = self.checked_block_bytes or self.block_bytes
+        return blocks * (sum(size) if self.checks_whole_model else size[stage])
 
     def needed_bytes(self, tokens: int, stage: int = 0) -> int:
         """Bytes of one rank of a stage that the model needs for one sequence: no padding, no batch."""
@@ -133,6 +137,8 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
     latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
     block = settings.block_size or (rules.latent_block_size if latent else rules.block_size)
     stages = stage_layers(model.num_layers, settings.pipeline_parallel_size, rules.rest_on_last_stage)
+    if is_compressed(model, rules.packing):
+        return _compressed(model, settings, rules, stages)
     groups = page_groups(model, settings, block, stages, rules)
     if rules.own_pools:
         groups, per_stage = own_pools(groups, rules, len(stages))
@@ -145,6 +151,18 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
         return CacheLayout(one_table(groups), per_stage, rules.printed, rules.batches_in_flight)
     dealt, per_stage = deal(unified(groups, rules), rules.padding_ratio, len(stages))
     return CacheLayout(dealt, per_stage, rules.printed, rules.batches_in_flight)
+
+
+def _compressed(
+    model: ModelSpec, settings: EngineSettings, rules: CacheRules, stages: tuple[range, ...]
+) -> CacheLayout:
+    row = next(size for name, size in rules.packed if name == model.architecture)
+    groups, blocks = compressed_pages(model, settings, stages, rules.packing, row)
+    checked = compressed_pages(model, settings, stages, Packing.TUPLES, row)[1]
+    return CacheLayout(
+        groups, blocks, rules.printed, rules.batches_in_flight,
+        checked_block_bytes=checked if rules.packing is Packing.SLOTS else (),
+    )  # fmt: skip
 
 
 def pool_interval(layout: CacheLayout, available: tuple[Interval, ...], stage: int) -> Interval:

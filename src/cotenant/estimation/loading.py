@@ -13,11 +13,25 @@ here: before vLLM 0.15 a 16-bit checkpoint served in FP8 needs the card to hold 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import MemoryRules, Online
+from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.weights import StageWeights
+
+_HELD: IdentityCache[QuantizationFormat] = IdentityCache()
+
+
+def held_format(format: QuantizationFormat, rules: MemoryRules) -> QuantizationFormat:  # noqa: A002
+    """The format as the engine's kernels hold it; the same object for the same format and rules."""
+    way = next((one for one in rules.held if format.name.startswith(one.format)), None)
+    if way is None:
+        return format
+    storage = {role: way.storage(stored) for role, stored in format.storage.items()}
+    return _HELD.get((format, rules), 0, lambda: replace(format, storage=storage))
 
 
 def made_while_loading(

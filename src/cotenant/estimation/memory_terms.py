@@ -25,7 +25,7 @@ from cotenant.estimation.activations import activations, given_back
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.calibrated import profile_for, scaled, scaled_term
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
-from cotenant.estimation.loading import beside_weights, made_while_loading
+from cotenant.estimation.loading import beside_weights, held_format, made_while_loading
 from cotenant.estimation.pool import Room, capped, room_of
 from cotenant.estimation.runtime import Runtime, runtime
 from cotenant.estimation.speculation import served_model
@@ -91,6 +91,7 @@ def replica_memory(
     resolved = engine.resolve(model, gpu, settings, version)
     rules = engine.rules(version, gpu)
     model = untied(model) if rules.unties_head else model
+    format = held_format(format, rules)  # noqa: A001
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
     layout = cache_layout(model, resolved, rules.cache)
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size

@@ -14,7 +14,7 @@ from cotenant.domain.workload import Adapter
 from cotenant.engines.rules import ExpertPadding, MemoryRules, ProfileRules
 from cotenant.engines.vllm.arguments import adapter_flags, flags
 from cotenant.engines.vllm.defaults import batch_defaults, cache_dtype, lora_rank, refuse, utilization
-from cotenant.engines.vllm.memory import has_second_runner, memory_rules, second_profile
+from cotenant.engines.vllm.memory import has_second_runner, memory_rules, rules_of, second_profile
 from cotenant.engines.vllm.releases import NEWEST, OLDEST, release_of, short
 
 
@@ -29,7 +29,8 @@ class Vllm:
 
     def rules(self, version: Version, gpu: GpuSpec | None = None) -> MemoryRules:
         """Memory rules of a version; the same object for the same release number and generation."""
-        return memory_rules(release_of(version, gpu))
+        hopper = gpu is not None and gpu.compute_capability == (9, 0)
+        return rules_of(release_of(version, gpu), short(version), hopper=hopper)
 
     def profile(self, model: ModelSpec, version: Version, gpu: GpuSpec | None = None) -> ProfileRules:
         """The second model runner where the version uses it for that model, else the version's own."""

@@ -10,8 +10,10 @@ from cotenant.engines.rules import (
     AdapterPlace,
     CacheRules,
     Capacity,
+    Held,
     MemoryRules,
     Online,
+    Packing,
     Printed,
     ProfileRules,
     RuntimeRules,
@@ -46,6 +48,23 @@ def memory_rules(release: Release) -> MemoryRules:
     )
 
 
+# The scales' own quantisation is undone while loading: 32 bits for 64 weights and a table of 16 values
+# (model_loader/bitsandbytes_loader.py, dequantize_dq).
+_NF4, _NF4_SINCE = Held("bnb-nf4", bits=4 + 32 / 64, tensor_bits=16 * 32), (0, 9, 2)
+# Machete, which is Hopper's alone, keeps zero points times scales in 16 bits (kernels/linear/mixed_precision/
+# machete.py); AWQ checkpoints reach it since the kernel is chosen by what the card has (awq_marlin.py).
+_MACHETE, _MACHETE_SINCE = Held("awq-int4", zero_bits=16), (0, 19)
+
+
+@lru_cache(maxsize=256)
+def rules_of(release: Release, loader: Release, *, hopper: bool) -> MemoryRules:
+    """`memory_rules` of a core, with the formats that kernels hold otherwise; the same object for the same three.
+    `loader`: the release that reads the weights, whichever core it runs. Hopper is compute capability 9.0."""
+    held: tuple[Held, ...] = (_NF4,) if loader >= _NF4_SINCE else ()
+    held += (_MACHETE,) if hopper and loader >= _MACHETE_SINCE else ()
+    return replace(memory_rules(release), held=held) if held else memory_rules(release)
+
+
 def _adapters(release: Release) -> AdapterPlace:
     """Until 0.7 load_model read off the weights before it made the slots (worker/model_runner.py). 0.6 charged
     what the process then held; 0.7 adds the weights read off, the growth of torch's peak over the profile run and
@@ -69,6 +88,8 @@ def _online(release: Release) -> Online:
 # (models/deepseek_v4/attention.py).
 _PACKED = (("DeepseekV4ForCausalLM", 584 / 512),)
 
+
+_PACKED_SINCE = (0, 24)
 
 # mamba_cache_mode "all": SupportsMambaPrefixCaching in their models' files, until 0.28 took "align" for all
 # (models/config.py, MambaModelConfig; block sizes: platforms/interface.py).
@@ -98,8 +119,17 @@ def _cache_rules(release: Release) -> CacheRules:
         # worker by worker until 0.13 and again since 0.17
         checks_whole_model=(0, 14) <= release < (0, 17),
         packed=_PACKED,
+        packing=_packing(release),
+        latent_heads_width=0 if release >= (0, 7, 1) else 256,  # models/deepseek_v2.py, before MLA's own backends
         sparse_fp8_bytes=0,  # the packed form of FlashMLA is named apart (defaults.py)
     )
+
+
+def _packing(release: Release) -> Packing:
+    """How DeepSeek-V4's pages share blocks: v1/core/kv_cache_utils.py; since 0.33 v1/core/kv_cache_planning.py."""
+    if release >= (0, 30):
+        return Packing.LARGEST
+    return Packing.SLOTS if release >= _PACKED_SINCE else Packing.TUPLES
 
 
 def _profile_rules(release: Release) -> ProfileRules:
@@ -180,6 +210,7 @@ def _runtime_rules(release: Release) -> RuntimeRules:
         graph_slots=_graph_slots(release),
         graph_sets=(("GptOssForCausalLM", _WIDER_STEPS),) if release >= (0, 10, 1) else (),
         piecewise=release >= (0, 8),
+        graphs_hold_states=release >= (0, 20),  # config/compilation.py, resolve_cudagraph_mode_and_sizes
         adapter_graphs=release >= (0, 11, 1),  # cudagraph_specialize_lora
     )
 
