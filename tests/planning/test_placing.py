@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -79,6 +81,31 @@ def test_a_work_limit_yields_the_best_known_above_a_valid_bound(monkeypatch: pyt
     assert truth.objective_value <= found.objective_value + 1e-6
     assert found.gap is not None
     assert found.gap >= 0
+
+
+def test_a_little_headroom_is_not_worth_more_ranks_and_a_lot_is() -> None:
+    """Two cards are in use anyway: 5 of 100 more on one of them, or of 4 on each; then one of 30 or of 16."""
+    cards = [card(0, 0, number, 100, 1.0, number) for number in range(2)]
+    others = [[candidate(0, 0, 60)], [candidate(1, 0, 60)]]
+    for small, half, expected in ((5, 4, 1), (30, 16, 2)):
+        one = problem([*others, [candidate(2, 0, small), candidate(2, 0, half, tp=2)]], cards)
+        for found in (place_by_patterns(one), PackingModel(one).solve()):
+            assert found is not None
+            assert found.assignments[2].candidate.ranks == expected
+            assert_sound(one, found)
+
+
+def test_ranks_are_taken_before_stages_and_the_lowest_nodes_first() -> None:
+    """Stages that claim a little less change nothing; nodes in use have the lowest numbers."""
+    cards = [card(0, number // 2, number % 2, 100, 1.0, number) for number in range(6)]
+    staged = replace(candidate(0, 0, 60, tp=2), pipeline_parallel_size=2)
+    one = problem([[staged, candidate(0, 0, 61, tp=2)], [candidate(1, 0, 70)], [candidate(2, 0, 70)]], cards)
+    found, compact = place_by_patterns(one), PackingModel(one).solve()
+    assert found is not None
+    assert compact is not None
+    assert found.assignments[0].candidate.pipeline_parallel_size == 1
+    assert compact.assignments[0].candidate.pipeline_parallel_size == 1
+    assert {one.cards[number].node for each in found.assignments for number in each.each_card()} == {0, 1}
 
 
 def test_the_same_fleet_has_the_same_placement() -> None:

@@ -9,7 +9,8 @@
                 claims within the room of a used card, load peaks within all that others leave of it;
                 wishes (apart, alone); contention within each SLO's slack
     objective   lexicographic, in the fleet's order: cost, headroom (the smallest share left on a used card),
-                quality (the sum of ranks in the decision matrix)
+                quality (the sum of ranks in the decision matrix); then fewer ranks where they leave hardly less
+                headroom (`ties`)
 
 The work limit is in branch-and-bound nodes, not seconds, so the same input gives the same plan everywhere.
 `docs/decisions/0003-solver.md` says why HiGHS.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.errors import SolverError
 from cotenant.planning.greedy import place_greedily
-from cotenant.planning.problem import Assignment, Placement, Problem, least_headroom
+from cotenant.planning.problem import A_LITTLE, Assignment, Placement, Problem, least_headroom, untidiness
 from cotenant.planning.resource_bound import resource_bound
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _MAX_NODES = 2_000
 _MOST_SITTINGS = 3_000  # beyond, the root alone takes the program tens of seconds
 _BYTES_SCALE = 2**-30  # the program is written in GiB: coefficients near 1 keep the arithmetic sound
 _TOLERANCE = 1e-6
+_HEADROOM_TOLERANCE = 1e-4
 
 
 class PackingModel:
@@ -218,18 +220,17 @@ class PackingModel:
         )
         return {
             "cost": (cost, 1e-6),
-            "headroom": (-1.0 * self._least_headroom(), 1e-4),
+            "headroom": (-1.0 * self._least_headroom(), _HEADROOM_TOLERANCE),
             "quality": (quality, 1e-6),
-            "tidiness": (self._untidiness(), 1e-6),
         }
 
-    def _untidiness(self) -> Any:
-        """Ranks, then GiB: of placements that are equal in all else, the one with less to run."""
+    def _untidiness(self, a_gib: float) -> Any:
+        """Ranks with their stages, and `a_gib` of one for each GiB: of placements that are equal in all else, the
+        one with less to run."""
+        ways = self._problem.candidates
         return self._sum(
             [
-                self._problem.candidates[request][number].ranks
-                * (1 + self._problem.candidates[request][number].claim_bytes * _BYTES_SCALE * 1e-6)
-                * chosen
+                untidiness(ways[request][number], a_gib) * chosen
                 for (request, number), chosen in self._choose.items()
             ]
         )
@@ -255,10 +256,9 @@ class PackingModel:
         order = [name for name in self._problem.objective if name in terms]
         if "cost" not in order:
             order.append("cost")
-        order.append("tidiness")
         if self._optional and not self._fix_most_placed():
             return None
-        bound, value, values = 0.0, 0.0, None
+        bound, value, values, roomy = 0.0, 0.0, None, None
         self._start()
         for name in order:
             expression, tolerance = terms[name]
@@ -270,13 +270,34 @@ class PackingModel:
             reached, lower, values = outcome
             if name == "cost":
                 value, bound = reached, lower
-            self._highs.addConstr(expression <= reached + tolerance)
+            row = self._highs.addConstr(expression <= reached + tolerance)
+            roomy = (row.index, reached) if name == "headroom" else roomy
+        if values is not None:
+            values = self._tidied(terms["headroom"][0], roomy, values)
         if values is None:
             return self._greedily() if self._limited else None
         gap = 0.0 if value <= bound + _TOLERANCE else (value - bound) / value
         found = self._read(values)
         least = least_headroom(self._problem, found)
         return Placement(found, value, min(bound, value), gap, proven=gap == 0.0, least_headroom=least)
+
+    def _tidied(self, headroom: Any, roomy: tuple[int, float] | None, values: list[float]) -> list[float]:
+        """What is settled, with fewer ranks for a little of the headroom of the row `roomy` (row, least) where it
+        was asked for; then with fewer bytes."""
+        ranks = self._untidiness(0.0)
+        if roomy is not None:
+            row, least = roomy
+            self._highs.changeRowBounds(row, -inf, least + A_LITTLE)
+            outcome = self._minimise(ranks)
+            if outcome is not None:
+                self._highs.addConstr(ranks <= outcome[0] + _TOLERANCE)
+                outcome = self._minimise(headroom)
+            if outcome is None:
+                return values
+            self._highs.changeRowBounds(row, -inf, outcome[0] + _HEADROOM_TOLERANCE)
+            values = outcome[2]
+        outcome = self._minimise(self._untidiness(1e-6))
+        return values if outcome is None else outcome[2]
 
     def _greedily(self) -> Placement | None:
         """What is left where the work limit came before any solution."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from cotenant.domain.estimate import Estimate
     from cotenant.domain.plan import Turns
 
+A_LITTLE = 0.02  # of a card: no more than this of headroom is given up for fewer ranks
+A_STAGE = 0.1  # of a rank: of as many ranks, those in fewer stages are faster
+_GIB = 2**30
 MOST_PROCESSES = 1_000_000  # on a card that is not handed out in slices: as many as its memory holds
 
 
@@ -180,6 +183,12 @@ class Placement:
     def placed(self) -> frozenset[int]:
         """The models that have a place."""
         return frozenset(assignment.candidate.request for assignment in self.assignments)
+
+
+def untidiness(way: Candidate, a_gib: float = 0.0) -> float:
+    """Its ranks with what its stages count, and `a_gib` of one for each GiB that it claims."""
+    stages = A_STAGE * way.replicas * (way.pipeline_parallel_size - 1)
+    return way.ranks * (1 + way.claim_bytes / _GIB * a_gib) + stages
 
 
 def least_headroom(problem: Problem, assignments: Iterable[Assignment]) -> float:

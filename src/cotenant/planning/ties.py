@@ -2,7 +2,10 @@
 
 Headroom is the least share left free over the used cards: the highest threshold for which patterns that keep it
 still make a placement of that cost, found by bisection over the patterns' own headrooms. Quality adds up the
-ranks of the chosen precisions in the decision matrix; tidiness is the number of ranks, then GiB.
+ranks of the chosen precisions in the decision matrix; tidiness is the number of ranks and of stages, then GiB.
+
+A model is not spread over more cards for a little headroom: where fewer ranks keep all but `A_LITTLE` of the card
+and the same quality, they are taken, and headroom is settled once more among those.
 """
 
 from __future__ import annotations
@@ -13,14 +16,13 @@ from dataclasses import dataclass, field
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.partition import Limit, Partition, Solution
 from cotenant.planning.patterns import Keep
-from cotenant.planning.problem import contention_holds, loading_holds
+from cotenant.planning.problem import A_LITTLE, contention_holds, loading_holds, untidiness
 from cotenant.planning.relaxation import Prices
 from cotenant.planning.seating import Seated, Space
 from cotenant.planning.sites import Pattern, pattern_of
 
 _TOLERANCE = 1e-6
 _HEADROOM_TOLERANCE = 1e-4  # a smaller share of a card is not worth a worse precision
-_GIB = 2**30
 _MOST_PATTERNS = 3_000  # a dozen programs are solved over them
 
 
@@ -54,8 +56,22 @@ class Ties:
                 self._settle_headroom()
             elif name == "quality":
                 self._settle_quality()
+        if "headroom" in order:
+            self._settle_ranks()
         self._settle_tidiness()
         return self.best
+
+    def _settle_ranks(self) -> None:
+        """Fewer ranks for a little less headroom, where there are such."""
+        before, least = ranks_of(self.space, self.best), self._least
+        self._least = max(0.0, least - A_LITTLE)
+        known, settled = self.best, len(self._limits)
+        self._settle_total(_ranks_limit(self.space))
+        if ranks_of(self.space, self.best) < before - _TOLERANCE:
+            self._settle_headroom()
+        else:
+            self.best, self._least = known, least
+            del self._limits[settled:]
 
     def _settle_headroom(self) -> None:
         low = _least_of(self.best)
@@ -86,22 +102,7 @@ class Ties:
         self._settle_total(Limit(lambda one: float(one.quality), rank, 0.0))
 
     def _settle_tidiness(self) -> None:
-        seats, candidates = self.space.seats, self.space.problem.candidates
-
-        def card(one: Pattern) -> float:
-            single = [(seats[seat], option) for seat, option in zip(one.seats, one.options, strict=True)]
-            return sum(
-                1 + candidates[seat.request][option].claim_bytes / _GIB * 1e-6
-                for seat, option in single
-                if seat.ranks == 1
-            )
-
-        def several(seat: int) -> float:
-            mine = seats[seat]
-            claim = candidates[mine.request][mine.options[0]].claim_bytes
-            return mine.ranks * (1 + claim / _GIB * 1e-6)
-
-        self._settle_total(Limit(card, several, 0.0))
+        self._settle_total(_ranks_limit(self.space, 1e-6))
 
     def _settle_total(self, total: Limit) -> None:
         found: Solution | None = Partition(self.space).minimise(
@@ -114,6 +115,30 @@ class Ties:
     def _list(self, least: float, keep: Keep | None = None) -> tuple[Pattern, ...]:
         listing = list_patterns(self.space, self.prices, self.cost, least_headroom=least, keep=keep or self._keep)
         return listing.patterns if listing.complete and len(listing.patterns) <= _MOST_PATTERNS else ()
+
+
+def _ranks_limit(space: Space, a_gib: float = 0.0) -> Limit:
+    """Ranks with their stages, and `a_gib` of one for each GiB that they claim."""
+
+    def one(request: int, option: int) -> float:
+        return untidiness(space.problem.candidates[request][option], a_gib)
+
+    def card(pattern: Pattern) -> float:
+        single = [(space.seats[seat], option) for seat, option in zip(pattern.seats, pattern.options, strict=True)]
+        return sum(one(seat.request, option) for seat, option in single if seat.ranks == 1)
+
+    def several(seat: int) -> float:
+        mine = space.seats[seat]
+        return one(mine.request, mine.options[0])
+
+    return Limit(card, several, 0.0)
+
+
+def ranks_of(space: Space, seated: Seated) -> float:
+    """All ranks of a placement, with what their stages count."""
+    limit = _ranks_limit(space)
+    several = {seat for _, one in seated for seat in one.seats if space.seats[seat].ranks > 1}
+    return sum(limit.weigh(one) for _, one in seated) + sum(map(limit.weigh_seat, sorted(several)))
 
 
 def polished(space: Space, seated: Seated, order: Sequence[str]) -> Seated:
