@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from bench import live_swaps
+from bench.live_bound import fewest_swaps
 from bench.live_case import free_port
 from bench.live_simulated import Profile, against, best, curve, profiles
 from bench.live_swaps import NAMES, NOISE, Mix, Served, mixes
@@ -93,26 +94,48 @@ def wake(program: Path | None, models: str) -> tuple[float, Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Every mix as (mix, ours, the router's), and what the simulator was told of the machine."""
+    """One mix: as it was run, ours, the router's, and what the simulator was told of the machine just before."""
 
-    found: tuple[tuple[Mix, Served, Served], ...]
+    mix: Mix
+    ours: Served
+    router: Served
     measured: Mapping[str, Profile]
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Of each model's 95th percentile, in seconds."""
+        return {name: self.router.p95(name) * NOISE for name in NAMES}
+
+    @property
+    def bound(self) -> str:
+        """What nobody could go below, in words: with the times measured, and with each a tenth shorter."""
+        arrivals = [[at for at, model in self.mix.order if model == name] for name in NAMES]
+        known = [self.measured[name] for name in NAMES]
+        found = [
+            fewest_swaps(
+                arrivals, [share * one.serve_s for one in known],
+                [share * (one.wake_s + other.sleep_s) for one, other in zip(known, known[::-1], strict=True)],
+                list(self.limits.values()),
+            )
+            for share in (1.0, 0.9)
+        ]  # fmt: skip
+        return f"{found[0]} of the router's {self.router.swaps}, every time a tenth shorter {found[1]}"
 
 
 @cache
-def compared(program: Path | None, models: str, scale: float) -> Compared:
-    """Every mix through the router, then through ours, as the simulator says. Raises CannotRunError."""
+def compared(program: Path | None, models: str, scale: float) -> tuple[Compared, ...]:
+    """Every mix through the router, then through ours, as the simulator says: a machine that others use too is
+    measured anew before each. Raises CannotRunError."""
     server, files = needed(program, models)
-    measured = profiles(server, files)
     found = []
     for mix in mixes(scale):
         router = live_swaps.theirs(server, files, mix)
-        limits = {name: router.p95(name) * NOISE for name in NAMES}
-        chosen = best(mix, measured, limits)
+        measured = profiles(server, files)
+        chosen = best(mix, measured, {name: router.p95(name) for name in NAMES})
         ours = live_swaps.ours(server, files, chosen)
         print(f"{mix.name} {chosen.settings}: {live_swaps.told(ours, router)}", file=sys.stderr, flush=True)
-        found.append((chosen, ours, router))
-    return Compared(tuple(found), measured)
+        found.append(Compared(chosen, ours, router, measured))
+    return tuple(found)
 
 
 def rows(program: Path | None, models: str, scale: float = 1.0) -> list[Row]:
@@ -120,18 +143,20 @@ def rows(program: Path | None, models: str, scale: float = 1.0) -> list[Row]:
 
     def swaps() -> tuple[float, Mapping[str, object]]:
         done = compared(program, models, scale)
-        value, details = live_swaps.ratio(done.found)
-        curves = {f"{mix.name}, simulated": curve(mix, done.measured) for mix, *_ in done.found if mix.order}
-        return value, {**details, **curves, "load_average": round(os.getloadavg()[0], 1)}
+        value, details = live_swaps.ratio([(one.mix, one.ours, one.router) for one in done])
+        open_loops = [one for one in done if one.mix.order]
+        more = {f"{one.mix.name}, all arrivals known beforehand": one.bound for one in open_loops}
+        more |= {f"{one.mix.name}, simulated": curve(one.mix, one.measured) for one in open_loops}
+        return value, {**details, **more, "load_average": round(os.getloadavg()[0], 1)}
 
     def lost() -> tuple[float, Mapping[str, object]]:
         done = compared(program, models, scale)
-        asked = sum(sum(ours.how.values()) for _, ours, _ in done.found)
-        return sum(ours.lost for _, ours, _ in done.found), {"requests": asked}
+        asked = sum(sum(one.ours.how.values()) for one in done)
+        return sum(one.ours.lost for one in done), {"requests": asked}
 
     def simulated(swapping: bool) -> tuple[float, Mapping[str, object]]:
         done = compared(program, models, scale)
-        by_swaps, by_time = against([(mix, ours) for mix, ours, _ in done.found], done.measured)
+        by_swaps, by_time = against([(one.mix, one.ours, one.measured) for one in done])
         return by_swaps if swapping else by_time
 
     return [

@@ -18,21 +18,23 @@ from statistics import median
 
 from bench import live_told
 from bench.live_case import Gateway
-from bench.live_swaps import NAMES, TOKENS_OUT, Mix, Served, ask, gateway, p95_of
+from bench.live_held import Held
+from bench.live_swaps import NAMES, TOKENS_OUT, Mix, Served, Stays, ask, gateway, p95_of
 from bench.live_told import TimedResident, Told
 from bench.table import CannotRunError
 from cotenant.simulation.costs import FS_PER_S, StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Requests
 from cotenant.simulation.replica import Replica
-from cotenant.simulation.residency import Residency, State
+from cotenant.simulation.residency import State
 
-SETTINGS = (
-    (0.0, 9.0),
-    *((stay, wait) for stay in (0.0, 0.5, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 20.0) for wait in (0.0, 2.0, 20.0)),
+SETTINGS: tuple[Stays, ...] = (
+    (0.0, 9.0, 0.0),
+    *((stay, wait, 0.0) for stay in (1.0, 2.0, 3.0, 20.0) for wait in (0.0, 20.0)),
+    *((stay, 3.0, hold) for stay in (0.0, 1.0) for hold in (0.4, 0.5, 0.6, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5)),
 )
 _PROMPT = 32  # tokens, about; only their time counts, which was measured
-_ROUNDS, _LONG, _SLOTS, _DRAWS, _TRIES = 6, TOKENS_OUT + 16, 2, 7, 2
+_ROUNDS, _LONG, _SLOTS, _DRAWS, _TRIES = 6, TOKENS_OUT + 16, 2, 7, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,18 @@ class Profile:
         return median(self.reads)
 
     @property
+    def told(self) -> str:
+        """In words."""
+        swap = f"wake {self.wake_s:.2f}, leave {self.sleep_s:.2f}"
+        return f"{swap}, read {self.read_s:.3f}, step {self.step_s:.4f} s"
+
+    @property
+    def serve_s(self) -> float:
+        """Of an answer as the engine's own time, two at once where that is less for each."""
+        alone = self.read_s + (TOKENS_OUT - 1) * self.step_s
+        return min(alone, self.read_s + (TOKENS_OUT - 1) * (self.step_s + self.beside_s) / 2)
+
+    @property
     def costs(self) -> StepCosts:
         """The same in the simulator's terms."""
         seconds = (self.step_s - self.beside_s, self.beside_s, 0.0, 0.0, self.read_s / _PROMPT, 0.0)
@@ -84,7 +98,7 @@ def profiles(program: Path, files: Sequence[Path]) -> dict[str, Profile]:
                 two = await asyncio.gather(*(ask(port, name, Served(), _LONG) for _ in range(_SLOTS)))
                 both[name].append(max(two))
 
-    with gateway(program, files, (0.0, 0.0)) as one:
+    with gateway(program, files, (0.0, 0.0, 0.0)) as one:
         asyncio.run(measure(one.port))
         wakes, sleeps = changes(one)
     found = {}
@@ -141,10 +155,10 @@ def simulate(mix: Mix, measured: Mapping[str, Profile], seed: int) -> tuple[int,
         residents.append(TimedResident.of(replica, Told([], *drawn)))
     residents[0].state = State.AWAKE
     residents[0].spells_fs.append([0, 0])
-    stay, patience = (round(one * FS_PER_S) for one in mix.settings)
+    stay, patience, hold = (round(one * FS_PER_S) for one in mix.settings)
     if mix.users:  # between an answer and the next question a model is idle for a moment, and may go
-        patience = min(patience, stay)
-    run(hosts, streams, residency=Residency(residents, {"box": 1}, patience, stay))
+        patience = min(patience, max(stay, hold))
+    run(hosts, streams, residency=Held(residents, {"box": 1}, patience, stay, hold_fs=hold))
     p95 = {}
     for name, host, stream in zip(NAMES, hosts, streams, strict=True):
         came = stream.came_ns or stream.requests.arrival_ns.tolist()
@@ -155,38 +169,41 @@ def simulate(mix: Mix, measured: Mapping[str, Profile], seed: int) -> tuple[int,
 
 def best(mix: Mix, measured: Mapping[str, Profile], limits: Mapping[str, float]) -> Mix:
     """The mix with those settings of `SETTINGS` that cost fewest swaps (of equals the soonest answers) and answer
-    each model within its limit (95th percentile, seconds); where none do, those that swap whenever one is idle.
+    each model within its limit (95th percentile, seconds); where none do, those that come nearest.
 
     Also where a model stays a tenth less or more: requests by the clock fall into step with some stays, and look
     well served until a swap takes a little longer."""
-    found = []
-    for stay, wait in SETTINGS:
-        near = [replace(mix, settings=(stay * share, wait)) for share in (0.9, 1.0, 1.1)]
+    found, nearest = [], []
+    for stay, wait, hold in SETTINGS:
+        near = [replace(mix, settings=(stay * share, wait, hold * share)) for share in (0.9, 1.0, 1.1)]
         done = [simulate(each, measured, seed) for each in near for seed in range(_TRIES)]
         late = max(p95[name] / limits[name] for _, p95 in done for name in NAMES)
+        nearest.append((late, (stay, wait, hold)))
         if late <= 1:
-            found.append((median(count for count, _ in done), late, (stay, wait)))
-    return replace(mix, settings=min(found)[2] if found else SETTINGS[0])
+            found.append((median(count for count, _ in done), late, (stay, wait, hold)))
+    return replace(mix, settings=min(found)[2] if found else min(nearest)[1])
 
 
 def curve(mix: Mix, measured: Mapping[str, Profile]) -> str:
-    """Swaps and 95th percentiles over the least stay of a model."""
+    """Swaps and 95th percentiles over a model's least stay, and over how long a request waits for it to go."""
     parts = []
-    for stay in (0.0, 1.0, 2.0, 4.0):
-        count, p95 = simulated(replace(mix, settings=(stay, max(1.0, stay))), measured)
-        parts.append(f"stay {stay:g} s: {count} ({', '.join(f'{p95[name]:.1f}' for name in NAMES)} s)")
+    for name, place in (("stay", 0), ("hold", 2)):
+        for seconds in (0.0, 1.0, 2.0, 3.0):
+            settings = (seconds, max(1.0, seconds), 0.0) if place == 0 else (0.0, seconds, seconds)
+            count, p95 = simulated(replace(mix, settings=settings), measured)
+            parts.append(f"{name} {seconds:g} s: {count} ({', '.join(f'{p95[one]:.1f}' for one in NAMES)} s)")
     return "; ".join(parts)
 
 
 def against(
-    found: Sequence[tuple[Mix, Served]], measured: Mapping[str, Profile]
+    found: Sequence[tuple[Mix, Served, Mapping[str, Profile]]],
 ) -> tuple[tuple[float, dict[str, object]], tuple[float, dict[str, object]]]:
     """The worst ratio of swaps with each request's and each swap's own time, the worst error of a 95th percentile
-    in percent with the profile's; with each, the mixes in words."""
+    in percent with the times measured just before; with each, the mixes in words."""
     ratios, errors = [1.0], [0.0]
     swaps: dict[str, object] = {}
     times: dict[str, object] = {}
-    for mix, live in found:
+    for mix, live, measured in found:
         count, p95 = simulated(mix, measured)
         told, starts = live_told.read(live.log, live.began)
         again = live_told.replay(told, mix.settings)
@@ -196,12 +213,9 @@ def against(
             f"{count} with the profile's times"
         )
         ratios.append(len(again) / max(1, live.swaps) if same == live.swaps else 0.0)
-        times[mix.name] = ", ".join(
-            f"{name} {p95[name]:.2f} s simulated, {live.p95(name):.2f} live" for name in NAMES
+        times[mix.name] = "; ".join(
+            f"{name} {p95[name]:.2f} s simulated, {live.p95(name):.2f} live ({one.told})"
+            for name, one in measured.items()
         )
         errors += [100 * abs(p95[name] / live.p95(name) - 1) for name in NAMES]
-    times["profile"] = {
-        name: f"wake {one.wake_s:.2f}, leave {one.sleep_s:.2f}, read {one.read_s:.3f}, step {one.step_s:.4f} s"
-        for name, one in measured.items()
-    }
     return (max(ratios, key=lambda one: abs(one - 1)), swaps), (max(errors), times)

@@ -2,7 +2,7 @@
 
 Three mixes: two users who each wait for their answer and ask again (A B A B ... as fast as it goes), A B A B ...
 by the clock, and Poisson arrivals. Our answers must come as soon: the 95th percentile of each model at most the
-router's (5 % of noise allowed), with settings of `cotenant serve` alone (`--residency`, `--patience`).
+router's (5 % of noise allowed), with settings of `cotenant serve` alone (`--residency`, `--patience`, `--hold`).
 
 llama-server's router swaps a model out as soon as it is idle and another is asked for; requests wait meanwhile
 (tools/server/server-models.cpp, `server_lru_sched`, since August 2026; before, it swapped at each request).
@@ -34,15 +34,17 @@ THREADS = ("-t", "1")  # two of a small machine's processors would wait for each
 TOKENS_OUT = 6
 QUESTION = "What is the tallest mountain on Earth?"
 NOISE = 1.05
+FLAGS_OF_STAYS = ("residency", "patience", "hold")
+Stays = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
     """Requests of both models: (seconds, model) in order, or `users` of each model, `count` questions each, who
-    ask again as soon as they are answered. `settings` are (residency, patience) in seconds for our gateway."""
+    ask again as soon as they are answered. `settings` are our gateway's (residency, patience, hold) in seconds."""
 
     name: str
-    settings: tuple[float, float] = (0.0, 9.0)
+    settings: Stays = (0.0, 9.0, 0.0)
     order: tuple[tuple[float, str], ...] = ()
     users: int = 0
     count: int = 0
@@ -128,14 +130,15 @@ def on_one_thread(folder: Path, program: Path) -> Path:
 
 
 @contextmanager
-def gateway(program: Path, files: Sequence[Path], settings: tuple[float, float]) -> Iterator[Gateway]:
+def gateway(program: Path, files: Sequence[Path], settings: Stays) -> Iterator[Gateway]:
     """Ours, a budget for one of both models, the first one awake."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         document = plan_document(dict.fromkeys(NAMES, 400 * MIB), 500 * MIB)
         for row, file in zip(document["replicas"], files, strict=False):
             row["checkpoint"] = str(file.resolve())
-        words = ("--residency", f"{settings[0]}s", "--patience", f"{settings[1]}s", "--no-prestart")
+        words = [f"--{name}={value}s" for name, value in zip(FLAGS_OF_STAYS, settings, strict=True)]
+        words.append("--no-prestart")
         one = Gateway(folder, document, "--engine-binary", f"llama.cpp={on_one_thread(folder, program)}", *words)
         try:
             asyncio.run(ask(one.port, NAMES[0], Served()))
@@ -220,7 +223,11 @@ def ratio(found: Sequence[tuple[Mix, Served, Served]]) -> tuple[float, Mapping[s
         value = ours_.swaps / max(1, theirs_.swaps)
         values[mix.name] = value if as_soon(ours_, theirs_) else max(1.0, value)
     details: dict[str, object] = {
-        mix.name: f"{told(ours_, theirs_)}, residency {mix.settings[0]:g} s, patience {mix.settings[1]:g} s"
+        mix.name: ", ".join((told(ours_, theirs_), *map(_setting, FLAGS_OF_STAYS, mix.settings)))
         for mix, ours_, theirs_ in found
     }
     return max(values.values()), details
+
+
+def _setting(name: str, seconds: float) -> str:
+    return f"{name} {seconds:g} s"

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.live_swaps import NAMES
+from bench.live_held import Held
+from bench.live_swaps import NAMES, Stays
 from cotenant.simulation.costs import FS_PER_S, StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Requests, Status
 from cotenant.simulation.replica import Replica
 from cotenant.simulation.replica import Sequence as Running
-from cotenant.simulation.residency import Residency, Resident, State
+from cotenant.simulation.residency import Resident, State
 
 _TICK_FS = FS_PER_S // 1000  # requests that come meanwhile join at the next one
 _SLOTS = 2
@@ -119,9 +120,9 @@ class TimedResident(Resident):
         pass
 
 
-def replay(told: Mapping[str, Told], settings: tuple[float, float]) -> list[tuple[float, str]]:
-    """The simulator's starts as (moment, model), the first model being awake. `settings` are (residency, patience)
-    in seconds."""
+def replay(told: Mapping[str, Told], settings: Stays) -> list[tuple[float, str]]:
+    """The simulator's starts as (moment, model), the first model being awake. `settings` are (residency, patience,
+    hold) in seconds."""
     hosts, streams, residents = [], [], []
     for place, name in enumerate(NAMES):
         asked = told[name].requests
@@ -132,8 +133,8 @@ def replay(told: Mapping[str, Told], settings: tuple[float, float]) -> list[tupl
         residents.append(TimedResident.of(replica, told[name]))
     residents[0].state = State.AWAKE
     residents[0].spells_fs.append([0, 0])
-    stay, patience = (round(one * FS_PER_S) for one in settings)
-    run(hosts, streams, residency=Residency(residents, {"box": 1}, patience, stay))
+    stay, patience, hold = (round(one * FS_PER_S) for one in settings)
+    run(hosts, streams, residency=Held(residents, {"box": 1}, patience, stay, hold_fs=hold))
     woken = [
         (spell[0] / FS_PER_S, name)
         for name, one in zip(NAMES, residents, strict=True)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
+from bench.live_bound import fewest_swaps
 from bench.live_edge import Edge, _last
 from bench.live_ends import _end_of
 from bench.live_seeds import _kept
@@ -39,9 +42,43 @@ def test_a_request_alone_waits_for_a_wake_and_nothing_else() -> None:
     assert p95 == {"alpha": pytest.approx(0.25), "beta": pytest.approx(1.1 + 0.25)}
 
 
-def test_settings_that_answer_later_are_not_taken() -> None:
+def test_where_no_settings_answer_in_time_the_nearest_are_taken() -> None:
     mix = Mix("clock", order=tuple((place * 1.5, ("alpha", "beta")[place % 2]) for place in range(30)))
-    assert best(mix, PLAIN, dict.fromkeys(PLAIN, 0.001)).settings == (0.0, 9.0)
+    limits = dict.fromkeys(PLAIN, 0.001)
+    (_, nearest), (_, hasty) = (simulate(one, PLAIN, 0) for one in (best(mix, PLAIN, limits), mix))
+    assert max(nearest.values()) <= max(hasty.values())
+
+
+def test_a_hold_lets_a_model_serve_what_comes_meanwhile() -> None:
+    mix = Mix("clock", order=tuple((place * 1.5, ("alpha", "beta")[place % 2]) for place in range(30)))
+    many, _ = simulate(replace(mix, settings=(0.0, 0.0, 0.0)), PLAIN, 0)
+    few, _ = simulate(replace(mix, settings=(0.0, 0.0, 4.0)), PLAIN, 0)
+    assert few < many / 2
+
+
+@pytest.mark.parametrize("limit", [1.6, 2.5, 4.0, 9.0])
+def test_nobody_does_with_fewer_swaps_than_the_bound(limit: float) -> None:
+    """Against all ways to cut the same eight requests into turns, tried one by one."""
+    arrivals = [[0.0, 1.0, 2.5, 6.0], [0.5, 2.0, 3.0, 5.5]]
+    found = fewest_swaps(arrivals, [0.25, 0.25], [0.5, 0.75], [limit, limit])
+    assert found == _by_trying(arrivals, [0.25, 0.25], [0.5, 0.75], limit)
+
+
+def _by_trying(arrivals: list[list[float]], serves: list[float], swaps: list[float], limit: float) -> int | None:
+    best_count: int | None = None
+    for order in set(permutations("aaaabbbb")):
+        now, count, model, done = 0.0, 0, 0, [0, 0]
+        for letter in order:
+            wanted = "ab".index(letter)
+            if wanted != model:
+                model, count, now = wanted, count + 1, now + swaps[wanted]
+            came = arrivals[model][done[model]]
+            now, done[model] = max(now, came) + serves[model], done[model] + 1
+            if now - came > limit:
+                break
+        else:
+            best_count = count if best_count is None else min(best_count, count)
+    return best_count
 
 
 def test_a_mix_answered_later_counts_as_no_gain() -> None:

@@ -181,9 +181,9 @@ class Routes:
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # as aiohttp's own handler does: the answer has not begun
         body = bytearray()
-        deadline_s = deadline_of(request, self.limits.longest_s)
+        deadline_s = deadline_of(request, self.limits.longest_s) or self.limits.longest_s
         try:
-            async with asyncio.timeout(min(self.limits.body_s, deadline_s or self.limits.body_s)):
+            async with asyncio.timeout(min(self.limits.body_s, deadline_s)):
                 async for chunk in request.content.iter_any():
                     body += chunk
                     self._held_bytes += len(chunk)
@@ -192,6 +192,8 @@ class Routes:
                     if self._held_bytes > self.limits.held_bytes:
                         raise RefusedError(503, "overloaded", "too many long requests wait", retry=1)
         except TimeoutError:
+            if deadline_s < self.limits.body_s:
+                raise RefusedError(504, "deadline", "no whole request within the deadline") from None
             raise RefusedError(408, "request_too_slow", "the body did not arrive in time") from None
         finally:
             self._held_bytes -= len(body)
