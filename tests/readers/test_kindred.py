@@ -47,6 +47,14 @@ MODELS = {
         },
         8.7e9,
     ),
+    "Keye-VL-1.5-8B": (
+        {
+            "architectures": ["KeyeVL1_5ForConditionalGeneration"], **QWEN3_8B,
+            "vision_config": {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27,
+                              "patch_size": 14, "image_size": 384},
+        },
+        8.7e9,
+    ),
     "NVLM-D-72B": (  # 79.4 B on the hub
         {
             "architectures": ["NVLM_D"],

@@ -286,6 +286,57 @@ TOWERS: dict[str, tuple[dict[str, Any], int]] = {
         },
         29_399_294_336,
     ),
+    "xlangai/OpenCUA-7B": (  # Qwen2.5-VL-7B's
+        {
+            "architectures": ["OpenCUAForConditionalGeneration"],
+            "text_config": {**QWEN2_7B, "vocab_size": 152064},
+            "vision_config": {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "patch_size": 14},
+        },
+        8_292_166_656,
+    ),
+    "nvidia/audio-flamingo-3-hf": (  # derived: Qwen2.5-7B, Whisper large v3's encoder, a projector
+        {
+            "architectures": ["AudioFlamingo3ForConditionalGeneration"], "audio_config": {},
+            "text_config": {**QWEN2_7B, "vocab_size": 152064},
+        },
+        7_615_616_512 + 636_968_960 + linear(3584, 1280) + linear(3584, 3584),
+    ),
+    "allenai/Molmo2-8B": (  # derived: Qwen3-8B, 25 of 27 layers, 577 positions, pooling, a gated projector
+        {
+            "architectures": ["Molmo2ForConditionalGeneration"],
+            "text_config": {**QWEN3_8B, "use_qk_norm": True, "qk_norm_type": "qwen3"},
+            "vit_config": {}, "adapter_config": {"intermediate_size": 12288, "vit_layers": [-3, -9]},
+        },
+        8_190_735_360 + 128 * 4096 + linear(1152, 588) + 25 * siglip_layer() + 577 * 1152
+        + 3 * linear(1152, 2304) + linear(1152, 1152) + 2 * 12288 * 1152 + 4096 * 12288,
+    ),
+    "nvidia/Llama-3.1-Nemotron-Nano-VL-8B-V1": (  # 8.72B; derived
+        {
+            "architectures": ["Llama_Nemotron_Nano_VL"], "vit_hidden_size": 1280, "projector_hidden_size": 4096,
+            "llm_config": {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32,
+                           "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+                           "vocab_size": 128256},
+            "vision_config": {"args": {"model": "vit_huge_patch16_224"}}, "downsample_ratio": 0.5,
+        },
+        8_030_261_248 + 1280 * 768 + 128 * 128 * 1280 + 1280 + 32 * siglip_layer(1280, 5120)
+        + 2 * 5120 + linear(4096, 5120) + linear(4096, 4096),
+    ),
+    "deepseek-ai/DeepSeek-OCR-2": (
+        {
+            "architectures": ["DeepseekOCR2ForCausalLM"], "language_config": DEEPSEEK_3B,
+            "projector_config": {"input_dim": 896, "n_embed": 1280, "projector_type": "linear"},
+        },
+        3_389_119_360,
+    ),
+    "stepfun-ai/Step3-VL-10B": (  # derived: Qwen3-8B, 47 layers of 1,536 with layer scale, two convolutions
+        {
+            "architectures": ["StepVLForConditionalGeneration"], "text_config": QWEN3_8B, "projector_bias": False,
+            "vision_config": {"width": 1536, "layers": 47, "heads": 16, "mlp_ratio": 8960 / 1536,
+                              "image_size": 728, "patch_size": 14, "ls_init_value": 0.1, "use_ln_post": False},
+        },
+        8_190_735_360 + 1536 * 588 + 47 * (siglip_layer(1536, 8960) + 2 * 1536) + 2 * 1536 + 52 * 52 * 1536
+        + linear(3072, 9 * 1536) + linear(6144, 9 * 3072) + 4096 * 6144,
+    ),
     "mistralai/Mistral-Small-3.1-24B, params.json": (
         {
             "dim": 5120, "n_layers": 40, "head_dim": 128, "hidden_dim": 32768, "n_heads": 32, "n_kv_heads": 8,

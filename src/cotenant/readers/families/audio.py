@@ -33,6 +33,18 @@ def _qwen2_audio(config: ConfigView) -> Structure:
     return text.extended(*groups, modalities=("text", "audio"))
 
 
+def _audio_flamingo(config: ConfigView) -> Structure:
+    """Qwen2-Audio's encoder behind two linear layers (vLLM, models/audioflamingo3.py)."""
+    text = text_structure(config, default="qwen2")
+    audio = config.section("audio_config").with_defaults(
+        hidden_size=1280, num_hidden_layers=32, intermediate_size=5120, num_mel_bins=128
+    )
+    width = audio.integer("hidden_size", "d_model", most=2**20)
+    bias = config.flag("projector_bias", default=True)
+    groups = whisper_encoder(audio) + two_layer_projector(text.hidden_size, width, bias=bias)
+    return text.extended(*groups, modalities=("text", "audio"))
+
+
 def _named(config: ConfigView, section: str, key: str) -> ConfigView:
     """The section itself, or what the catalogue knows of the model that `key` names by its id."""
     if section in config or key not in config:
@@ -79,6 +91,10 @@ BUILDERS: dict[str, Builder] = {
     "voxtral": _voxtral,
     "Qwen2AudioForConditionalGeneration": _qwen2_audio,
     "qwen2_audio": _qwen2_audio,
+    "AudioFlamingo3ForConditionalGeneration": _audio_flamingo,
+    "audioflamingo3": _audio_flamingo,
+    "MusicFlamingoForConditionalGeneration": _audio_flamingo,
+    "musicflamingo": _audio_flamingo,
     "UltravoxModel": _ultravox,
     "ultravox": _ultravox,
     "MoonshotKimiaForCausalLM": _kimi_audio,

@@ -59,8 +59,11 @@ def _nvlm(config: ConfigView) -> Structure:
     return replace(built, parameters=kept + groups)
 
 
-def _keye(config: ConfigView) -> Structure:
-    """Kwai's Keye: Qwen3 behind SigLIP with rotary positions and a second table of them, patches merged 2 x 2."""
+def _keye(config: ConfigView, *, after: bool = False) -> Structure:
+    """Kwai's Keye: Qwen3 behind SigLIP with rotary positions and a second table of them, patches merged 2 x 2.
+
+    The projector's norm stands before the merger, or `after` it.
+    """
     text = text_structure(config.replaced(text_config=_flat(config)), default="qwen3")
     vision = config.section("vision_config")
     width = vision.integer("hidden_size", default=1152, most=2**20)
@@ -68,11 +71,18 @@ def _keye(config: ConfigView) -> Structure:
     tower = siglip_layers(
         vision, image=384, hidden_size=1152, intermediate_size=4304, num_hidden_layers=27, patch_size=14
     )
-    tower += whole("vision.packed_positions", _PACKED_POSITIONS, width) + layer_norm("projector.norm", width)
+    tower += whole("vision.packed_positions", _PACKED_POSITIONS, width) + layer_norm(
+        "projector.norm", merged if after else width
+    )
     tower += matrix("projector.linear_1", merged, merged) + matrix(
         "projector.linear_2", text.hidden_size, merged, row=True
     )
     return text.extended(*tower, modalities=("text", "image", "video"))
+
+
+def _keye15(config: ConfigView) -> Structure:
+    """Keye 1.5 (vLLM, models/keye_vl1_5.py)."""
+    return _keye(config, after=True)
 
 
 def _flat(config: ConfigView) -> dict[str, object]:
@@ -92,4 +102,6 @@ BUILDERS: dict[str, Builder] = {
     "H2OVLChatModel": _internvl,
     "NVLM_D": _nvlm,
     "KeyeForConditionalGeneration": _keye,
+    "KeyeVL1_5ForConditionalGeneration": _keye15,
+    "KeyeVL1_5": _keye15,
 }

@@ -1,4 +1,4 @@
-"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: Qwen's decoder behind a tower of its own; EXAONE 4.5 behind it too."""
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL: Qwen's decoder behind a tower of its own; OpenCUA, EXAONE 4.5 too."""
 
 from __future__ import annotations
 
@@ -116,6 +116,8 @@ BUILDERS: dict[str, Builder] = {
     "qwen2_vl": _qwen2_vl,
     "Qwen2_5_VLForConditionalGeneration": _qwen25_vl,
     "qwen2_5_vl": _qwen25_vl,
+    "OpenCUAForConditionalGeneration": _qwen25_vl,
+    "opencua": _qwen25_vl,
     "Qwen3VLForConditionalGeneration": _qwen3_vl,
     "qwen3_vl": _qwen3_vl,
     "Qwen3VLMoeForConditionalGeneration": _qwen3_vl_moe,

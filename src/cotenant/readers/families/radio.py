@@ -71,7 +71,18 @@ def _nano_vl(config: ConfigView) -> Structure:
     return text.extended(*groups, modalities=("text", "image", "video"))
 
 
+def _llama_nano_vl(config: ConfigView) -> Structure:
+    """Llama behind RADIO, merged patches normed with a bias (vLLM, models/nemotron_vl.py)."""
+    text = text_structure(config, default="llama", key="llm_config" if "llm_config" in config else "text_config")
+    width, tower = _tower(config.section("vision_config"))
+    width = config.integer("vit_hidden_size", default=width, most=MOST)
+    groups = tower + _projector(config, text.hidden_size, width, rms=False, bias=True)
+    return text.extended(*groups, modalities=("text", "image"))
+
+
 BUILDERS: dict[str, Builder] = {
+    "Llama_Nemotron_Nano_VL": _llama_nano_vl,
+    "Llama_Nemotron_Nano_VL_Config": _llama_nano_vl,
     "NemotronH_Nano_VL_V2": _nano_vl,
     "NemotronH_Nano_Omni_Reasoning_V3": _nano_vl,
     "NemotronH_Super_Omni_Reasoning_V3": _nano_vl,

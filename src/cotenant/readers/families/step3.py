@@ -6,7 +6,17 @@ from cotenant.domain.model import Role, Split
 from cotenant.readers.blocks import Groups, Structure, cache_groups, linear, norm, vocabulary
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, sparse_feed_forward, structure
-from cotenant.readers.vision import MOST, matrix, patches, tower_sizes, vit_layers, whole
+from cotenant.readers.families.multimodal import text_structure
+from cotenant.readers.vision import (
+    MOST,
+    image_positions,
+    layer_norm,
+    matrix,
+    patches,
+    tower_sizes,
+    vit_layers,
+    whole,
+)
 
 
 def _sparse(config: ConfigView, count: int) -> tuple[int, ...]:
@@ -72,9 +82,35 @@ def _step3(config: ConfigView) -> Structure:
     return text.extended(*groups, modalities=("text", "image"))
 
 
+def _step_vl(config: ConfigView) -> Structure:
+    """A decoder of another family behind a Perception Encoder with rotary positions, two strided convolutions that
+    double the width (vLLM, models/step_vl.py)."""
+    text = text_structure(config, default="qwen3")
+    vision = config.section("vision_config")
+    width = vision.integer("width", default=1536, most=MOST)
+    depth = vision.integer("layers", default=47, most=10_000)
+    inner = int(width * vision.number("mlp_ratio", default=8960 / 1536))
+    patch = vision.integer("patch_size", default=14, most=1024)
+    scales = 2 if vision.raw("ls_init_value") is not None else 0
+    groups = patches(width, patch, bias=False) + vit_layers(width, inner, depth, scales=scales)
+    groups += layer_norm("vision.ln_pre", width) if vision.flag("use_ln_pre", default=True) else ()
+    groups += layer_norm("vision.ln_post", width) if vision.flag("use_ln_post") else ()
+    classed = vision.flag("use_cls_token")
+    groups += whole("vision.class_token", width) if classed else ()
+    if vision.flag("use_abs_posemb", default=True):
+        rows = image_positions(vision, patch, default=728) + classed
+        groups += whole("vision.positions", rows, width)
+    for fold in (1, 2):
+        groups += whole(f"vision.downsampler{fold}", 2 * fold * width, fold * width * 9 + 1)
+    groups += matrix("projector", text.hidden_size, 4 * width, bias=config.flag("projector_bias", default=True))
+    return text.extended(*groups, modalities=("text", "image"))
+
+
 BUILDERS: dict[str, Builder] = {
     "Step3TextForCausalLM": _step3_text,
     "step3_text": _step3_text,
     "Step3VLForConditionalGeneration": _step3,
     "step3_vl": _step3,
+    "StepVLForConditionalGeneration": _step_vl,
+    "step_robotics": _step_vl,
 }
