@@ -81,3 +81,41 @@ models:
     slide(page, "utilisation", 40)
     until(page, "now.answers.a")
     assert state(page, "answers.a.document.settings.gpu_memory_utilization") == 0.4
+
+
+_LOG = """INFO 07-01 12:00:00 [gpu_model_runner.py:1] Model loading took 14.9889 GiB and 3.1 seconds
+INFO 07-01 12:00:01 [gpu_worker.py:1] Available KV cache memory: 50.21 GiB
+"""
+
+
+def test_a_path_is_said_to_be_no_model_of_a_page(open_page: Open) -> None:
+    page = open_page()
+    for typed in ("./my-model", "/srv/models/llama", "~/llama", "C:\\models", "llama.gguf"):
+        page.fill("#add-model", typed)
+        page.wait_for_selector(".models [role=alert] >> text=A page opens no file or folder by name")
+    page.fill("#add-model", "no-such-model")
+    page.wait_for_selector(".models [role=alert] >> text=A hub id has the form OWNER/NAME.")
+
+
+def test_a_log_without_its_model_is_explained_beside_the_model_that_is_named(open_page: Open, size: str) -> None:
+    """And what is refused is seen where one is, far below the top of a phone's page too."""
+    page = open_page(size)
+    page.click("#tab-explain")
+    page.fill("#log", _LOG)
+    page.fill("#log-model", "./x")
+    page.click(".ask button.main")
+    page.wait_for_selector(".faults >> text=opens no file or folder")
+    top, bottom, high = page.evaluate(
+        "(() => { const at = document.querySelector('.faults').getBoundingClientRect();"
+        " return [at.top, at.bottom, innerHeight]; })()"
+    )
+    assert 0 <= top < bottom < high
+    fits_the_width(page)
+    page.fill("#log-model", "meta-llama/Llama-3.1-8B-Instruct")
+    page.select_option("#log-card", "A100-80GB-SXM")
+    page.click(".ask button.main")
+    page.wait_for_selector(".found")
+    assert [cell.strip() for cell in page.locator(".found tbody tr >> nth=0 >> td").all_inner_texts()][:2] == [
+        "14.99 GiB",
+        "14.99 GiB",
+    ]

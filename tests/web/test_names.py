@@ -34,6 +34,13 @@ def test_a_path_is_no_model(page: Page, path: str) -> None:
         assert answer.errors
 
 
+@pytest.mark.parametrize("path", ["/srv/llama", "./model", "~/model", "C:\\model", "a/b/c", "a/b.gguf"])
+def test_whoever_names_a_folder_hears_what_to_do_with_it(page: Page, path: str) -> None:
+    (fault,) = page.post("/api/estimate", {"model": path, "gpu": "L4"}).document["errors"]
+    assert "opens no file or folder" in fault["error"]
+    assert "drop its config.json" in fault["hint"]
+
+
 @pytest.mark.parametrize("path", [one for one in PATHS if one not in ("", "config.json")])
 def test_a_path_is_refused_wherever_one_could_stand(path: str) -> None:
     for words in (

@@ -15,6 +15,9 @@ _FILES = (".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".np
 _HINT = "a name of the catalogue, a hub id (OWNER/NAME), or the id of an upload"
 
 _UPLOAD_HINT = "use a name of the catalogue, or upload the model's config.json or GGUF file"
+_PATH_HINT = (
+    "drop its config.json or .gguf file under Models, or plan it by `cotenant plan FLEET` on its own machine"
+)
 
 Find = Callable[[str], LoadedModel]
 
@@ -58,11 +61,20 @@ def opener(known: Mapping[str, LoadedModel]) -> Callable[[object], LoadedModel]:
             found = open_named(name)
         except InputError as error:
             raise _for_a_page(error) from None
+        if found is None and _is_path(name):
+            raise UnknownModelError(f"a page opens no file or folder, and {name[:80]!r} is one", hint=_PATH_HINT)
         if found is None:
             raise UnknownModelError(f"no model {name[:80]!r} that a page may ask for", hint=_HINT)
         return found
 
     return load
+
+
+def _is_path(name: str) -> bool:
+    """Whether whoever wrote it meant a file or folder: by its start, its end, its steps."""
+    if "://" in name:
+        return False
+    return name.startswith(("/", "./", "../", "~")) or "\\" in name or name.count("/") > 1 or name.endswith(_FILES)
 
 
 def _for_a_page(error: InputError) -> InputError:

@@ -216,10 +216,10 @@ function said(conditions) {
 }
 
 export const explain = guarded(async () => {
-  const { log, logCard } = get();
+  const { log, logCard, logModel } = get();
   set({ explanation: null, reading: true, faults: [] });
   try {
-    set({ explanation: await ask("explain", logCard ? { log, gpu: logCard } : { log }) });
+    set({ explanation: await ask("explain", { log, gpu: logCard || undefined, model: logModel.trim() || undefined }) });
   } finally {
     set({ reading: false });
   }

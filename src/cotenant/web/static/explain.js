@@ -12,6 +12,8 @@ export function Explain({ state }) {
     <form class="ask" onSubmit=${(event) => { event.preventDefault(); explain(); }}>
       <label for="log">${t("log")}</label><p class="quiet small">${t("explainHint")}</p>
       <textarea id="log" rows="10" spellcheck=${false} value=${state.log} onInput=${(event) => set({ log: event.target.value })}></textarea>
+      <label class="compact" for="log-model">${t("ofWhich")} <input id="log-model" type="text" list="log-models" autocomplete="off" spellcheck=${false} placeholder=${t("asLogged")} value=${state.logModel} onInput=${(event) => set({ logModel: event.target.value })} />
+        <datalist id="log-models">${modelsFirst(state).map(([id, name]) => html`<option key=${id} value=${id}>${name}</option>`)}</datalist></label>
       <label class="compact" for="log-card">${t("onWhich")} <select id="log-card" value=${state.logCard} onChange=${(event) => set({ logCard: event.target.value })}>
         <option value="">${t("asLogged")}</option>${cardsFirst(state).map((name) => html`<option key=${name} value=${name}>${name}</option>`)}</select></label>
       <button class="main" disabled=${state.reading || !state.log.trim()}>${t("explain")}</button>
@@ -23,6 +25,12 @@ export function Explain({ state }) {
 function cardsFirst({ catalogue, fleet }) {
   const own = fleet.gpus.map((pool) => pool.type);
   return [...new Set([...own, ...catalogue.gpus.map((one) => one.name)])];
+}
+
+/** [what it is asked by, how it is called], the fleet's own before the catalogue's. */
+function modelsFirst({ catalogue, fleet }) {
+  const own = fleet.models.filter((one) => typeof one.model === "string").map((one) => [one.model, one.name]);
+  return [...new Map([...catalogue.models.map((one) => [one.name, ""]), ...own])].sort(([a], [b]) => own.some(([id]) => id === b) - own.some(([id]) => id === a));
 }
 
 function Found({ found }) {

@@ -5,6 +5,7 @@ import { set } from "./store.js";
 import { count, parameters } from "./units.js";
 import { html, t, useState } from "./view.js";
 
+const PATH = /^[./~]|\\|\/.*\/|\.(json|gguf|safetensors|bin|yaml)$/i;
 const HUB = /^[A-Za-z0-9][\w.-]{0,95}\/[\w][\w.-]{0,95}$/;
 
 export function Models({ state }) {
@@ -21,7 +22,7 @@ export function Models({ state }) {
     <h2 id="models-head">${t("models")} <small>${fleet.models.length}</small></h2>
     <ul class="list">${fleet.models.map((model, at) => html`<${Row} key=${model.name} model=${model} colour=${at % 8} catalogue=${catalogue}
       picked=${plan?.replicas.find((one) => one.id === picked)?.model === model.name} plan=${plan} />`)}</ul>
-    <${Combobox} id="add-model" label=${t("addModel")} hint=${t("addModelHint")} find=${find} none=${t("noModel")}
+    <${Combobox} id="add-model" label=${t("addModel")} hint=${t("addModelHint")} find=${find} none=${(text) => t(PATH.test(text) ? "noPath" : "noModel")}
       take=${(row) => (row.hub ? askHub(row.hub) : addModel(row.id))} />
     <${Drop} />
   </section>`;

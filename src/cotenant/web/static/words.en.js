@@ -3,7 +3,7 @@ export const en = {
   skip: "Skip to the cards",
   models: "Models", cards: "Cards", remove: "Remove {name}", cancel: "Cancel",
   addModel: "Add a model", addModelHint: "Add a model: name or hub id",
-  useHub: "Ask the hub for {name}", noModel: "Nothing in the catalogue is called that. A hub id has the form OWNER/NAME.",
+  useHub: "Ask the hub for {name}", noModel: "Nothing in the catalogue is called that. A hub id has the form OWNER/NAME.", noPath: "A page opens no file or folder by name: drop its config.json or .gguf below.",
   drop: "Drop a config.json or .gguf here (or a fleet, or a plan), or", browse: "choose a file", onlyHead: "Of a GGUF only the head is sent.",
   uploaded: "uploaded here", rawFigures: "figures by hand", reading: "reading {name} …", unsupported: "not supported yet",
   addCard: "Add cards", addCardHint: "Add cards, such as L4", noCard: "No card in the catalogue is called {text}.", noCardNear: "No card in the catalogue is called {text}. Did you mean {near}?",
@@ -53,7 +53,7 @@ export const en = {
   offline: "The server does not answer.", problem: "That did not work", dismiss: "Dismiss", example_: "Example fleets",
   loading: "Loading …",
   notUsed: "{capacity}, not used", asleep: "asleep", kvNeeded: "what the traffic needs; overflows at most {share} of the time", planned: "planned: {format}",
-  onWhich: "Card", asLogged: "as the log says",
+  onWhich: "Card", ofWhich: "Model", asLogged: "as the log says",
   changedMeanwhile: "Something was changed meanwhile, and stays: ask again for an answer to it.", peak: "max {value}",
   was: "was {value}", toSpare: "{size} to spare", remedies: "Would make it fit:", turns: "{names} take turns on their card: {swaps} swaps a day, the first request after a wake waits up to {wait}.",
 };

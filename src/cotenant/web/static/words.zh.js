@@ -3,7 +3,7 @@ export const zh = {
   skip: "跳到显卡",
   models: "模型", cards: "显卡", remove: "移除 {name}", cancel: "取消",
   addModel: "添加模型", addModelHint: "添加模型：名称或 Hub 编号",
-  useHub: "向 Hub 查询 {name}", noModel: "目录中没有这个名字。Hub 编号的形式是 OWNER/NAME。",
+  useHub: "向 Hub 查询 {name}", noModel: "目录中没有这个名字。Hub 编号的形式是 OWNER/NAME。", noPath: "页面不会按路径打开文件或文件夹：请把它的 config.json 或 .gguf 拖到下面。",
   drop: "把 config.json 或 .gguf（或集群、计划文件）拖到这里，或", browse: "选择文件", onlyHead: "GGUF 只发送文件头。",
   uploaded: "已上传", rawFigures: "手写数据", reading: "正在读取 {name} …", unsupported: "尚不支持",
   addCard: "添加显卡", addCardHint: "添加显卡，例如 L4", noCard: "目录中没有名为 {text} 的显卡。", noCardNear: "目录中没有名为 {text} 的显卡。是否指 {near}？",
@@ -53,7 +53,7 @@ export const zh = {
   offline: "服务器没有应答。", problem: "未能完成", dismiss: "关闭", example_: "示例集群",
   loading: "加载中 …",
   notUsed: "{capacity}，未使用", asleep: "休眠", kvNeeded: "流量所需；至多 {share} 的时间会溢出", planned: "计划：{format}",
-  onWhich: "显卡", asLogged: "按日志所示",
+  onWhich: "显卡", ofWhich: "模型", asLogged: "按日志所示",
   changedMeanwhile: "期间有改动，已保留：请再次提问。", peak: "最高 {value}",
   was: "原为 {value}", toSpare: "余 {size}", remedies: "这样就放得下：", turns: "{names} 轮流使用显卡：每天换 {swaps} 次，唤醒后的第一个请求至多等 {wait}。",
 };
