@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from cotenant.errors import EngineError, InputError
+from cotenant.web import live
 from cotenant.web.live import Gateway, samples
 from cotenant.web.state import Options
 from tests.web.conftest import Page, served
@@ -143,3 +144,22 @@ def test_a_key_goes_to_the_gateway_and_is_kept_nowhere(gateway: str, monkeypatch
         assert page.get("/api/live").status == 401  # the next one has to give it too
         for evil in ("short", "with space in it", "x" * 600, "tab\tin-the-key"):
             assert page.get("/api/live", x_gateway_key=evil).status == 422
+
+
+_ENTRIES = {
+    "models": {"name": "chat", "waiting": 2},
+    "replicas": {
+        "id": "chat", "model": "chat", "state": "ready", "reason": "", "running": 1, "slots": 4, "held_bytes": 5,
+    },
+    "devices": {"name": "A100 #0", "held_bytes": 5, "capacity_bytes": 9},
+}  # fmt: skip
+
+
+def test_a_status_that_the_page_could_not_draw_is_refused_here() -> None:
+    """A part that is missing would end the whole page's drawing: of another program, or of another release."""
+    whole = {name: [entry] for name, entry in _ENTRIES.items()}
+    assert live._status(json.dumps(whole).encode()) == whole
+    for name, entry in _ENTRIES.items():
+        for wrong in (None, 1, "x", {}, [None], [1], *([{**entry, key: None}] for key in entry)):
+            with pytest.raises(ValueError, match="no gateway's status"):
+                live._status(json.dumps({**whole, name: wrong}).encode())

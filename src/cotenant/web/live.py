@@ -63,16 +63,40 @@ class Gateway:
         return data
 
 
+_DRAWN: Mapping[str, Mapping[str, type]] = {
+    "models": {"name": str, "waiting": int},
+    "replicas": {
+        "id": str,
+        "model": str,
+        "state": str,
+        "reason": str,
+        "running": int,
+        "slots": int,
+        "held_bytes": int,
+    },
+    "devices": {"name": str, "held_bytes": int, "capacity_bytes": int},
+}
+"""What the page draws of a status: lists, and of each entry these (`edge.gateway.status`)."""
+
+
 def _status(data: bytes) -> Mapping[str, Any]:
-    """What the page draws: lists of models, replicas and devices. Raises ValueError where it is something else."""
+    """The status, where it has all that the page draws. Raises ValueError where it is something else."""
     try:
         found = parse_json(data, what="its status")
     except FormatError as error:
         raise ValueError(error.message) from None
-    lists = ("models", "replicas", "devices")
-    if not isinstance(found, Mapping) or not all(isinstance(found.get(name), list) for name in lists):
+    if not isinstance(found, Mapping) or not all(
+        _is_drawn(found.get(name), keys) for name, keys in _DRAWN.items()
+    ):
         raise ValueError("what it says is no gateway's status")
     return found
+
+
+def _is_drawn(entries: object, keys: Mapping[str, type]) -> bool:
+    return isinstance(entries, list) and all(
+        isinstance(one, Mapping) and all(isinstance(one.get(key), kind) for key, kind in keys.items())
+        for one in entries
+    )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
