@@ -13,10 +13,11 @@ from cotenant.planning.greedy import place_greedily
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.packing import PackingModel
 from cotenant.planning.partition import Partition
-from cotenant.planning.placing import place_by_patterns, rounded_up, step_of
+from cotenant.planning.placing import place_by_patterns
 from cotenant.planning.problem import Placement, Problem
 from cotenant.planning.relaxation import Relaxation
 from cotenant.planning.resource_bound import resource_bound
+from cotenant.planning.seated import rounded_up, step_of
 from cotenant.planning.seating import Space
 from cotenant.planning.sites import seats_of, sites_of
 from tests.planning.test_packing import assert_sound, candidate, card, problem, problems

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from cotenant.planning.loading import may_join, may_load
+from cotenant.planning.untouched import Untouched
 
 if TYPE_CHECKING:
     from cotenant.domain.demand import Demand
@@ -209,11 +210,9 @@ class Loads:
         self._taken: dict[int, int] = {}
         self._overshoot: dict[int, int] = {}
         self._opened: dict[int, list[int]] = {}
-        self._untouched: dict[int, dict[tuple[int, int], list[int]]] = {}
+        self._untouched: dict[int, Untouched] = {}
         for number, card in enumerate(problem.cards):
-            nodes = self._untouched.setdefault(card.offer, {})
-            nodes.setdefault((card.node, card.room_bytes), []).append(number)
-        self._sizes = {key: len(cards) for nodes in self._untouched.values() for key, cards in nodes.items()}
+            self._untouched.setdefault(card.offer, Untouched()).add((card.node, card.room_bytes), number)
 
     def on(self, card: int) -> tuple[Candidate, ...]:
         """The candidates with a rank on that card."""
@@ -223,20 +222,13 @@ class Loads:
         """Cards that may be worth asking `fits`: all opened ones of the offer, and of the others that are alike no
         more than could serve; a model that is pinned or spread is offered every card."""
         yield from sorted(self._opened.get(candidate.offer, ()))
-        pinned = candidate.request in self._problem.pins or candidate.request in self._problem.spread
-        size = candidate.tensor_parallel_size
-        left: dict[int, int] = {}
-        for (node, room), cards in self._untouched.get(candidate.offer, {}).items():
-            if pinned:
-                yield from cards
-                continue
-            whole = size == 1 or len(cards) == self._sizes[node, room]  # no opened card to share a group with
-            if room < candidate.claim_bytes or (whole and left.setdefault(room, candidate.replicas) <= 0):
-                continue
-            taken = cards[: candidate.ranks]
-            if whole:
-                left[room] -= len(taken) // size
-            yield from taken
+        empty = self._untouched.get(candidate.offer)
+        if empty is None:
+            return
+        if candidate.request in self._problem.pins or candidate.request in self._problem.spread:
+            yield from empty.all()
+        else:
+            yield from empty.alike(candidate.claim_bytes, candidate.tensor_parallel_size, candidate.replicas)
 
     def free_bytes(self, card: int) -> int:
         """Room left on that card, headroom apart."""
@@ -283,7 +275,7 @@ class Loads:
             if card not in self._on:
                 where = self._problem.cards[card]
                 self._opened.setdefault(where.offer, []).append(card)
-                self._untouched[where.offer][where.node, where.room_bytes].remove(card)
+                self._untouched[where.offer].open((where.node, where.room_bytes), card)
             self._on.setdefault(card, []).append(candidate)
             self._taken[card] = self._taken.get(card, 0) + candidate.claim_bytes
             self._overshoot[card] = max(self._overshoot.get(card, 0), candidate.overshoot_bytes)
