@@ -275,7 +275,7 @@ class Loads:
             if card not in self._on:
                 where = self._problem.cards[card]
                 self._opened.setdefault(where.offer, []).append(card)
-                self._untouched[where.offer].open((where.node, where.room_bytes), card)
+                self._untouched[where.offer].fill((where.node, where.room_bytes), card)
             self._on.setdefault(card, []).append(candidate)
             self._taken[card] = self._taken.get(card, 0) + candidate.claim_bytes
             self._overshoot[card] = max(self._overshoot.get(card, 0), candidate.overshoot_bytes)

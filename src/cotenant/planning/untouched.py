@@ -20,7 +20,7 @@ class Untouched:
         """One more card, before any is opened."""
         self._whole.setdefault(node[1], {}).setdefault(node, []).append(card)
 
-    def open(self, node: Node, card: int) -> None:
+    def fill(self, node: Node, card: int) -> None:
         """That card carries something now."""
         cards = self._rest.pop(node, None)
         if cards is None:
