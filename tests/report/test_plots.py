@@ -84,3 +84,17 @@ def test_a_replay_is_one_file_that_asks_nobody() -> None:
     assert html.count("<figure>") >= 2 * 8
     for figure in re.findall(r"<figure>.*?</figure>", html, re.DOTALL):
         parsed(figure)
+
+
+def test_a_model_without_a_target_has_no_bar_of_one_and_colours_stay() -> None:
+    trio = cotenant.plan(ROOT / "examples" / "a100-trio.yaml")
+    replays = [cotenant.simulate(trio, duration="10s", policy=policy) for policy in ("static", "elastic")]
+    html = replay_html(replays, title="trio")
+    assert [name for name in ("chat", "code", "triage") if f"{name}: requests within their SLO" in html] == [
+        "chat", "code",
+    ]  # fmt: skip
+    assert "triage: time to first token" in html
+    waiting = re.findall(r"<figcaption>Waiting, by whose.*?</figure>", html, re.DOTALL)[0]
+    colours = dict(re.findall(r'class="fill strong c(\d)"><title>(chat|code|triage): ', waiting))
+    assert colours == {"0": "chat", "1": "code", "2": "triage"}
+    assert [html.count("<details"), html.count("<details open>")] == [2, 1]

@@ -183,7 +183,7 @@ def _swept(asked: _Asked) -> int:
             question, asked.sweep or "", points=asked.points, progress=report, **asked.known
         )
     if asked.html is not None:
-        title = f"{Path(asked.fleet).name}: {sweep.name}"
+        title = f"What if: {sweep.name}, {Path(asked.fleet).name}"
         write_output(asked.html, what_if_html(sweep, found, title=title))
     document = what_if_document(sweep, found, catalogue=VERSION, input_hash=question.input_hash)
     _show(asked, document, lambda on: print_what_if(sweep, found, on))

@@ -19,9 +19,9 @@ class Html(str):
 # black, so that lines keep a contrast of 3 to 1.
 STYLE = """
 :root{color-scheme:light dark;--bg:#fff;--fg:#1b1f24;--dim:#57606a;--rule:#d8dee4;--card:#f6f8fa;--good:#116329;
---bad:#b3261e;--c0:#0067a3;--c1:#c25100;--c2:#007a57;--c3:#a3478a;--c4:#8a6d00;--c5:#3d7ea6;--c6:#5b4bb5;--c7:#555}
+--shade:#0004;--bad:#b3261e;--c0:#0067a3;--c1:#c25100;--c2:#007a57;--c3:#a3478a;--c4:#8a6d00;--c5:#3d7ea6;--c6:#5b4bb5;--c7:#555}
 @media(prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--dim:#9da7b3;--rule:#30363d;--card:#161b22;
---good:#56d364;--bad:#ff7b72;--c0:#58a6ff;--c1:#ffa657;--c2:#3fcf9b;--c3:#e58fca;--c4:#e3c04b;--c5:#79c0ff;
+--shade:#fff4;--good:#56d364;--bad:#ff7b72;--c0:#58a6ff;--c1:#ffa657;--c2:#3fcf9b;--c3:#e58fca;--c4:#e3c04b;--c5:#79c0ff;
 --c6:#b4a5ff;--c7:#b1bac4}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif}
@@ -42,13 +42,23 @@ svg .strong{fill-opacity:.8}svg .weak{fill-opacity:.35}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 14px;margin:6px 0 0;padding:0;font-size:.87rem}
 .legend li{overflow-wrap:anywhere}.legend svg{display:inline-block;width:24px;height:10px;margin-right:6px;
 vertical-align:middle}
-.wide{overflow-x:auto;margin:10px 0;border:1px solid var(--rule);border-radius:8px}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+.wide{overflow-x:auto;margin:10px 0;border:1px solid var(--rule);border-radius:8px;background:
+linear-gradient(90deg,var(--bg) 40%,transparent) left/56px 100% local,
+linear-gradient(270deg,var(--bg) 40%,transparent) right/56px 100% local,
+linear-gradient(90deg,var(--shade),transparent) left/22px 100% scroll,
+linear-gradient(270deg,var(--shade),transparent) right/22px 100% scroll;background-repeat:no-repeat}
+table{border-collapse:separate;border-spacing:0;width:100%;font-variant-numeric:tabular-nums}
 th,td{padding:5px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--rule)}
-tr:last-child td{border-bottom:0}th{color:var(--dim);font-weight:500}th.l,td.l{text-align:left}
+tr:last-child td{border-bottom:0}.hint{display:none}
+@media(max-width:640px){.hint{display:block;margin:-4px 0 8px;font-size:.87rem}
+.wide th:first-child,.wide td:first-child{position:sticky;left:0;background:var(--bg);min-width:6.5em;
+max-width:45vw;white-space:normal;overflow-wrap:anywhere}}
+summary{cursor:pointer;font-size:1.05rem;font-weight:600;margin:28px 0 8px}summary::marker{color:var(--dim)}
+th{color:var(--dim);font-weight:500}th.l,td.l{text-align:left}
 .note{border-left:3px solid var(--c1);padding:2px 10px;margin:6px 0;overflow-wrap:anywhere;max-width:none}
 """.strip()
 
+_NARROW = 4  # columns that a phone shows at once
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -69,6 +79,11 @@ def section(title: str, parts: Sequence[str]) -> str:
     return f'<section><h2>{escape(title)}</h2><div class="grid">{"".join(parts)}</div></section>'
 
 
+def folded(summary: str, parts: Sequence[str], *, shown: bool = False) -> str:
+    """`parts` under a line (HTML) that opens and closes them."""
+    return f"<details{' open' if shown else ''}><summary>{summary}</summary>{''.join(parts)}</details>"
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> str:
     """Figures to the right but for the columns in `left`; cells that are `Html` go in as they are."""
 
@@ -80,7 +95,11 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, left: Sequen
     lines = "".join(
         f"<tr>{''.join(cell('td', place, text) for place, text in enumerate(row))}</tr>" for row in rows
     )
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+    hint = '<p class="dim hint">Scroll the table sideways for the rest →</p>' if len(columns) > _NARROW else ""
+    return (
+        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>'
+        + hint
+    )
 
 
 def notes(texts: Sequence[str]) -> str:

@@ -253,7 +253,8 @@ def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> Non
     for node in nodes:
         console.print()
         where = f" on node {node}" if len(nodes) > 1 else ""
-        console.print(f"Start{where} in this order, each once the one before answers on /health:", style="bold")
+        words = f"Start{where} in this order, each once the one before answers on /health:"
+        print_paragraph(console, words, style="bold", indent=0)
         mine = [replica for replica in plan.replicas if replica.devices[0].node == node]
         for replica in sorted(mine, key=lambda one: one.start_order):
             console.print(replica.command_line, style=colour(owners[replica.id]), soft_wrap=True)

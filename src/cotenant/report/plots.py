@@ -1,8 +1,8 @@
 """Plots as SVG text: lines, stacked areas, distributions, bars to scale. Pure, without scripts, fonts or hosts.
 
 Colours are the page's own CSS variables (`page.py`), so one drawing serves light and dark. Every series also has
-its own dash or hatch and its name in the legend: nothing is said by colour alone. A drawing is `WIDTH` units
-wide and scales with its column; letters stay readable down to a phone.
+its own dash or strength, and the parts of a bar stand in the legend's order: nothing is said by colour alone. A
+drawing is `WIDTH` units wide and scales with its column; letters stay readable down to a phone.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def bar_plot(
     height = _TOP + 34 * len(rows) + _BOTTOM
     scale = linear(0.0, longest, (10, WIDTH - _RIGHT))
     body: list[str] = []
-    named: dict[str, Series] = {}
+    named = {part.name: part for _, parts, _ in rows for part in parts}
     for place, (name, parts, text) in enumerate(rows):
         top, left = _TOP + 34 * place, scale.at(0.0)
         body.append(f'<text x="10" y="{top + 10}">{escape(name)}</text>')
@@ -115,17 +115,16 @@ def bar_plot(
         )
         for part in parts:
             right = left + scale.at(part.points[0][1]) - scale.at(0.0)
-            number = list(named).index(part.name) if part.name in named else len(named)
-            named.setdefault(part.name, part)
             body.append(
                 f'<rect x="{left:.1f}" y="{top + 14}" width="{max(0.0, right - left):.1f}" height="14" '
-                f'class="fill {_shade(number)} c{part.colour % COLOURS}"><title>{escape(part.name)}: '
+                f'class="fill strong c{part.colour % COLOURS}"><title>{escape(part.name)}: '
                 f"{escape(x.label(part.points[0][1]))}</title></rect>"
             )
             left = right
     body += [_tick_x(value, scale, x, height) for value in scale.ticks]
     body.append(f'<text x="{WIDTH / 2}" y="{height - 4}" text-anchor="middle" class="dim">{escape(x.name)}</text>')
-    return _wrapped(title, body, height, _legend(list(named.values()), filled=True))
+    named_in_order = sorted(named.values(), key=lambda part: part.colour)
+    return _wrapped(title, body, height, _legend(named_in_order, filled=True, even=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +223,15 @@ def _tick_x(value: float, scale: Scale, x: Axis, height: int) -> str:
     )
 
 
-def _legend(series: Sequence[Series], *, filled: bool = False) -> str:
+def _legend(series: Sequence[Series], *, filled: bool = False, even: bool = False) -> str:
     """A swatch and a name each, with the dash or the strength that the series is drawn in."""
     entries = []
     for number, one in enumerate(series):
         dash = _DASHES[number % len(_DASHES)]
         stroke = f' stroke-dasharray="{dash}"' if dash else ""
+        shade = "strong" if even else _shade(number)
         shape = (
-            f'<rect width="24" height="10" class="fill {_shade(number)} c{one.colour % COLOURS}"/>'
+            f'<rect width="24" height="10" class="fill {shade} c{one.colour % COLOURS}"/>'
             if filled
             else f'<path d="M0 5H24"{stroke} class="line c{one.colour % COLOURS}"/>'
         )

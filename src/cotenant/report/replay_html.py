@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cotenant.domain.replay import MemorySeries, ModelReplay, Replay, Timeline
-from cotenant.report.page import Html, notes, page, section, table
+from cotenant.report.page import Html, folded, notes, page, section, table
 from cotenant.report.plots import Axis, Mark, Series, area_plot, bar_plot, cdf_plot, line_plot
-from cotenant.report.replay_text import headline, pair, slo_words
+from cotenant.report.replay_text import few_words, headline, pair, slo_words
 from cotenant.units import GIB, format_percent, format_seconds, plural
 
 _TIMES = Axis("seconds", lambda value: f"{value:,.0f}")
@@ -17,14 +17,16 @@ _SHARE = Axis("", format_percent)
 
 
 def replay_html(replays: Sequence[Replay], *, title: str, command: str = "") -> str:
-    """The page. Of several replays the models are compared first, then each policy is shown in full."""
+    """The page. Of several replays the models are compared first, then each policy in full, folded but for
+    the first."""
     body = [f"<h1>{_escaped(title)}</h1>"]
     if command:
         body.append(f'<p class="dim"><code>{_escaped(command)}</code></p>')
-    if len(replays) > 1:
-        body += _comparison(replays)
-    for one in replays:
-        body += _one(one, apart=len(replays) > 1)
+    if len(replays) == 1:
+        return page(title, [*body, f"<p>{_headline(replays[0])}</p>", *_one(replays[0])])
+    body += _comparison(replays)
+    for place, one in enumerate(replays):
+        body.append(folded(_headline(one), _one(one), shown=place == 0))
     return page(title, body)
 
 
@@ -37,26 +39,15 @@ def _comparison(replays: Sequence[Replay]) -> list[str]:
         for model in [one.models[place]]
     ]  # fmt: skip
     head = ("model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", "goodput", "SLO")
-    bars = [
-        bar_plot(
-            f"{replays[0].models[place].model}: requests within their SLO",
-            [
-                (one.policy, [Series("within SLO", [(0, one.models[place].attainment)], place)],
-                 format_percent(one.models[place].attainment, digits=1))
-                for one in replays
-            ],
-            Axis("share of all requests", format_percent),
-            most=1.0,
-        )
-        for place in range(len(replays[0].models))
-    ]  # fmt: skip
+    places = range(len(replays[0].models))
+    bars = [_within(replays, place) for place in places if replays[0].models[place].slo_held is not None]
     curves = [
         cdf_plot(
             f"{replays[0].models[place].model}: time to first token",
             [(one.policy, one.models[place].curves.ttft_s, number) for number, one in enumerate(replays)],
             _LATENCY,
         )
-        for place in range(len(replays[0].models))
+        for place in places
     ]
     policies = plural(len(replays), "policy", "policies")
     return [
@@ -65,16 +56,31 @@ def _comparison(replays: Sequence[Replay]) -> list[str]:
     ]  # fmt: skip
 
 
-def _one(replay: Replay, *, apart: bool) -> list[str]:
-    missed = any(model.slo_held is False for model in replay.models)
-    line = f'<p class="{"bad" if missed else "good"}">{_escaped(headline(replay))}</p>'
-    parts = [f"<h2>{_escaped(replay.policy)}</h2>{line}" if apart else line, _models(replay), _replicas(replay)]
+def _within(replays: Sequence[Replay], place: int) -> str:
+    """What share of a model's requests kept its SLO, a bar a policy."""
+    found = [(one.policy, one.models[place].attainment) for one in replays]
+    rows = [
+        (policy, [Series("within SLO", [(0, share)], place)], format_percent(share, digits=1))
+        for policy, share in found
+    ]
+    title = f"{replays[0].models[place].model}: requests within their SLO"
+    return bar_plot(title, rows, Axis("share of all requests", format_percent), most=1.0)
+
+
+def _one(replay: Replay) -> list[str]:
+    few = few_words([replay])
+    parts = [_models(replay), _replicas(replay), notes([*([few] if few else []), *replay.warnings])]
     parts.append(section("What users waited for", _latency_plots(replay)))
     if replay.timeline is not None:
         parts.append(section("Over time", _time_plots(replay, replay.timeline)))
         parts.append(section("Who had the cards while requests waited", _starved(replay.timeline)))
-    parts.append(notes(replay.warnings))
     return parts
+
+
+def _headline(replay: Replay) -> str:
+    held = [model.slo_held for model in replay.models if model.slo_held is not None]
+    kind = "good" if all(held) else "bad"
+    return f'<span class="{kind if held else ""}">{_escaped(headline(replay))}</span>'
 
 
 def _models(replay: Replay) -> str:
@@ -127,18 +133,17 @@ def _time_plots(replay: Replay, timeline: Timeline) -> list[str]:
     owners = {one.id: colours.get(one.model, 0) for one in replay.replicas}
     memory = [
         area_plot(
-            card,
+            ", ".join(cards),
             [
                 Series(f"{one.replica}: {what}", over_time([value / GIB for value in values]), owners[one.replica])
-                for one in _on(timeline, card)
+                for one in _on(timeline, cards[0])
                 for what, values in (("weights, runtime", one.fixed_bytes), ("KV in use", one.kv_bytes))
             ],
             _TIMES,
             _GIB,
-            marks=[Mark("capacity", capacity / GIB)],
+            marks=[Mark("capacity", timeline.capacity_bytes[cards[0]] / GIB)],
         )
-        for card, capacity in sorted(timeline.capacity_bytes.items())
-        if _on(timeline, card)
+        for cards in _alike(timeline)
     ]
     return [
         line_plot("Requests that came", _came(timeline), _TIMES, Axis("a second")),
@@ -168,16 +173,27 @@ def _on(timeline: Timeline, card: str) -> list[MemorySeries]:
     return [one for one in timeline.memory if card in one.cards]
 
 
+def _alike(timeline: Timeline) -> list[list[str]]:
+    """Cards that hold the same replicas, as those of one that is split do, are drawn once."""
+    found: dict[object, list[str]] = {}
+    for card, capacity in sorted(timeline.capacity_bytes.items()):
+        held = tuple(one.replica for one in _on(timeline, card))
+        if held:
+            found.setdefault((held, capacity), []).append(card)
+    return list(found.values())
+
+
 def _starved(timeline: Timeline) -> list[str]:
+    """In each bar and in the legend the models stand in the order and the colours of all other plots."""
     colours = {one.model: place for place, one in enumerate(timeline.models)}
     rows = []
     for model in timeline.models:
         mine = [one for one in timeline.starved if one.model == model.model]
         parts = [
             Series(one.by or "nobody: a model was loaded", [(0.0, one.seconds)], colours.get(one.by, 7))
-            for one in mine
+            for one in sorted(mine, key=lambda one: colours.get(one.by, len(colours)))
         ]
-        rows.append((model.model, parts, f"{sum(one.seconds for one in mine):,.0f} s"))
+        rows.append((model.model, parts, format_seconds(sum(one.seconds for one in mine))))
     return [bar_plot("Waiting, by whose work went on", rows, Axis("seconds of all requests together"))]
 
 

@@ -104,7 +104,7 @@ def what_if_html(sweep: Sweep, points: Sequence[WhatIfPoint], *, title: str) -> 
     plots = [line_plot("Cost", lines, across, value), area_plot("Cards by type", layers, across, Axis("cards"))]
     body = [
         f"<h1>{escape(title)}</h1>",
-        section("What if", plots),
-        html_table((f"{sweep.name} x", "cost", "GPUs"), rows, left=(2,)),
+        section("Cost and cards", plots),
+        html_table((f"{sweep.name} x", "cost", "GPUs"), rows, left=(0, 2)),
     ]
     return page(title, body)
