@@ -53,7 +53,8 @@ def test_the_page_keeps_its_word(page: Page, path: str, method: str, mode: Any) 
     def check(case: Any) -> None:
         answer = case.call(timeout=60)
         assert answer.status_code < 500
-        case.validate_response(answer, excluded_checks=_LEFT_OUT)
+        too_long = [checks.negative_data_rejection] if answer.status_code == 413 else []  # before it is read
+        case.validate_response(answer, excluded_checks=[*_LEFT_OUT, *too_long])
         if answer.status_code == 202:
             page.ask("DELETE", f"/api/jobs/{answer.json()['job']}")
 
