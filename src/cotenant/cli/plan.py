@@ -21,6 +21,7 @@ from cotenant.cli.output import (
     reports_errors,
 )
 from cotenant.cli.outputs import check_outputs, tell_written, write_output
+from cotenant.cli.values import SEED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     "--candidates", "listed", is_flag=True, help="Only list the ways to serve each model, and what was dropped."
 )
 @click.option("--why", "priced", is_flag=True, help="Also say what each wish costs: a plan without each of them.")
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of the replay.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the replay.")
 @click.option(
     "--from", "previous", metavar="PLAN", help="A plan that runs: stay near it, and say how to get there."
 )

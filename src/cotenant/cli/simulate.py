@@ -19,6 +19,7 @@ from cotenant.cli.output import (
     reports_errors,
 )
 from cotenant.cli.outputs import check_outputs, write_output
+from cotenant.cli.values import SEED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,9 +46,7 @@ _NAMED = (
 @click.option(
     "--arrivals", metavar="HOW", help="How rates come: poisson, gamma:2 (bursts) or on-off:30s/90s (spells)."
 )
-@click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all that is drawn."
-)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of all that is drawn.")
 @click.option(
     "--seeds", type=click.IntRange(1, 10_000), default=1, metavar="N", help="So many seeds, from --seed on."
 )
@@ -55,6 +54,7 @@ _NAMED = (
     "--policy",
     default="static",
     show_default=True,
+    metavar="HOW",
     help="How models share cards: static, elastic, spatial, swap, swap-2, restart, swap-lru, restart-lru, token "
     "or token-urgent.",
 )

@@ -47,4 +47,16 @@ class Share(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"{str(value)[:40]!r} is not a fraction such as 0.9.", param, ctx)
 
 
-ENGINE_INT, SHARE = EngineInt(), Share()
+class Seed(click.IntRange):
+    """Any whole number that 63 bits hold; the help says no more than that it is a number."""
+
+    name = "N"
+
+    def __init__(self) -> None:
+        super().__init__(0, 2**63 - 1)
+
+    def _describe_range(self) -> str:
+        return ""
+
+
+ENGINE_INT, SHARE, SEED = EngineInt(), Share(), Seed()

@@ -13,6 +13,7 @@ import click
 
 from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
 from cotenant.cli.outputs import check_outputs, write_output
+from cotenant.cli.values import SEED
 
 if TYPE_CHECKING:
     from typing import Any
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
 @click.option(
     "--traffic", metavar="TIME", help="At the end the plan's own traffic for so long, as it comes (open loop)."
 )
-@click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Of all prompts.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of all prompts.")
 @click.option(
     "--metrics",
     default="auto",

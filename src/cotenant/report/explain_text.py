@@ -98,12 +98,12 @@ def _segments(sizes: dict[str, int], used: int, scale: int) -> list[Segment]:
 
 
 def _print_terms(share: DeviceShare, console: Console) -> None:
-    rows = table("", "printed", "predicted", "90 % interval", "off by")
+    rows = table("GiB", "printed", "predicted", "90 % interval", "off by")
     for term, pair in share.terms.items():
         predicted = pair.predicted
         off = ""
         if predicted is not None and pair.printed_bytes is not None:
-            off = f"{(predicted.value - pair.printed_bytes) / 2**30:+.2f}"
+            off = f"{round((predicted.value - pair.printed_bytes) / 2**30, 2) + 0.0:+.2f}"
         rows.add_row(
             f"{FILLS[term]} {_NAMES[term]}",
             _gib(pair.printed_bytes),

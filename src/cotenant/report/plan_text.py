@@ -185,9 +185,10 @@ _MODES = {
 def _turns(plan: Plan, turns: Turns) -> str:
     """Who takes turns, how often, what it costs the first request, what it saves."""
     longest, late = max(turns.first_wait_s.values()), max(turns.delayed.values())
+    share = format_percent(late, digits=1) if late >= 0.0005 or not late else "under 0.1%"
     told = [
         f"{' and '.join(turns.models)} take turns, {_MODES[turns.mode]}",
-        f"about {turns.swaps_per_day:,.0f} wakes a day, {format_percent(late, digits=1)} of a model's "
+        f"about {turns.swaps_per_day:,.0f} wakes a day, {share} of a model's "
         f"requests wait for one, ~{format_seconds(longest)} each",
     ]
     if turns.host_bytes:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from cotenant.domain.replay import ModelReplay
 from cotenant.simulation.load import Requests
+from cotenant.units import plural
 
 _SLACK_S = 60.0
 
@@ -13,16 +14,19 @@ _SLACK_S = 60.0
 def remarks(one: ModelReplay, requests: Requests, *, placed: bool, retried: int) -> Iterator[str]:
     """Of one model: refused, left, lost, tried again and unanswered requests, and prefixes that nobody kept."""
     if one.refused:
-        yield f"{one.model}: {one.refused:,} of {one.requests:,} requests are longer than it takes"
+        verb = "is" if one.refused == 1 else "are"
+        yield f"{one.model}: {one.refused:,} of {one.requests:,} requests {verb} longer than it takes"
     if one.cancelled:
         yield f"{one.model}: {one.cancelled:,} of {one.requests:,} clients left before their answer was whole"
     if one.lost:
         yield f"{one.model}: {one.lost:,} of {one.requests:,} answers broke off with the replica that wrote them"
     if retried:
-        yield f"{one.model}: {retried:,} requests without a first token began anew after their replica had failed"
+        began = f"{plural(retried, 'request')} without a first token began anew"
+        yield f"{one.model}: {began} after a replica had failed"
     if one.unfinished:
+        verb = "was" if one.unfinished == 1 else "were"
         why = (
-            "were not answered when the simulation stopped: more load than capacity"
+            f"{verb} not answered when the simulation stopped: more load than capacity"
             if placed
             else "found no replica"
         )
