@@ -55,7 +55,7 @@ def test_text_tells_every_line() -> None:
     out = io.StringIO()
     print_verification(verification(), Console(file=out, width=80))
     text = out.getvalue()
-    assert text.startswith("The plan does not hold: 1 hold, 1 do not, 1 could not be told")
+    assert text.startswith("The plan does not hold: 1 holds, 1 does not, 1 could not be told")
     for words in (
         "KV cache",
         "20.00 MiB",

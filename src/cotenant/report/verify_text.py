@@ -47,8 +47,10 @@ def print_verification(found: Verification, console: Console) -> None:
 def headline(found: Verification) -> str:
     """One line: what holds."""
     held = [one.held for one in found.findings]
+    yes, no, unknown = (held.count(one) for one in (Held.YES, Held.NO, Held.UNKNOWN))
     tally = (
-        f"{held.count(Held.YES)} hold, {held.count(Held.NO)} do not, {held.count(Held.UNKNOWN)} could not be told"
+        f"{yes} {'holds' if yes == 1 else 'hold'}, {no} {'does' if no == 1 else 'do'} not, "
+        f"{unknown} could not be told"
     )
     if found.stopped:
         return f"Stopped ({found.stopped}); {tally}"
