@@ -25,7 +25,8 @@ _STYLES = (
     ("n_outputs_max", 10229), ("n_seq_max             =", 10229), ("n_ctx                 =", 10229),
     ("sched_reserve", 9000), ("attn_rot", 9000), ("n_rs_seq", 9000), ("rs_seq)", 9000),
     ("llama_memory_breakdown", 7200), ("llama_kv_cache:", 7200), ("n_ctx_seq", 7200),
-    ("llama_kv_cache_unified", _UNIFIED), ("llama_context:", 5200), ("llama_kv_cache_init", 4500),
+    ("llama_kv_cache_unified", _UNIFIED), ("llama_context:", 5200), ("input buffer size", 2300),
+    ("llama_init_from_model", 4600), ("llama_kv_cache_init", 4500),
     ("llama_new_context_with_model", 2500),
 )  # fmt: skip
 # The first build whose architectures hold the model: a record cannot be older.
@@ -56,9 +57,13 @@ def build_of(row: Row) -> BuildRules:
     build = replace(build, vulkan=backend == "vulkan", cuda=backend in ("cuda", "rocm", "hip"))
     if is_own_engine(row):
         return own_build(build, release_of(row))
-    if row["engine"] == "ollama":  # its runner asks for rows of output without a cap
+    if row["engine"] == "ollama" or _LIBRARY.search((row["version"] or "").lower()):
+        # Ollama's runner, and what else is no server of llama.cpp's, asks for rows of output without a cap.
         build = replace(build, capped_outputs=False)
     return build
+
+
+_LIBRARY = re.compile(r"python|library|completion|bench|sharp|wasi|\bios\b|android|node")
 
 
 def release_of(row: Row) -> Release:

@@ -18,7 +18,7 @@ from bench.accuracy_builds import another_graph, build_of, builds_beside, releas
 from bench.accuracy_rows import Row
 from cotenant.catalogue.models import all_entries
 from cotenant.domain.interval import Interval
-from cotenant.domain.llama_cpp import LlamaCppOptions
+from cotenant.domain.llama_cpp import ALL_LAYERS, LlamaCppOptions
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, RecurrentState
 from cotenant.engines.llama_cpp.buffers import compute_interval, host_interval
 from cotenant.engines.llama_cpp.builds import BuildRules
@@ -154,7 +154,14 @@ def _options(row: Row, model: ModelSpec, build: BuildRules) -> LlamaCppOptions:
         swa_full=bool(row["swa_full"]),
         window_memory=_window_memory(model, row) if build.own_engine else 0,
         n_rs_seq=row["n_rs_seq"] or 0,
+        n_cpu_moe=_host_experts(row),
     )
+
+
+def _host_experts(row: Row) -> int:
+    """Layers whose experts stay with the host, a setting that only a record's note tells."""
+    told = re.search(r"experts (?:of (\d+) layers )?on (?:the )?(?:CPU|host)", row.get("note") or "")
+    return int(told.group(1) or ALL_LAYERS) if told else 0
 
 
 def _flash(value: Any, build: BuildRules) -> bool:

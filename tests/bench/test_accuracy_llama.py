@@ -91,3 +91,40 @@ def test_another_programs_graph_is_known_only_roughly():
     plain = answer_llama(record(engine="llama.cpp", version="b6000")).compute[-1]
     other = answer_llama(record(engine="ik_llama.cpp", version="b6000")).compute[-1]
     assert (other.high - other.low) / other.value > 4 * (plain.high - plain.low) / plain.value
+
+
+def test_programs_that_are_no_server_have_rows_of_output_without_a_cap():
+    server, library = (answer_llama(record(version=said)).compute for said in ("b10229", "b10229 (python)"))
+    assert server is not None
+    assert library is not None
+    assert library[-1].value - server[-1].value > 49152 * 4 * 300
+
+
+def test_a_note_tells_of_experts_on_the_host():
+    shape = {
+        "arch": "qwen3moe", "model": {"name": "Qwen3-30B-A3B", "quant": None}, "n_layer": 48,
+        "n_layer_kv_full": 48, "n_head": 32, "n_head_kv": 4, "head_dim_k": 128, "head_dim_v": 128, "n_embd": 2048,
+        "n_vocab": 151936,
+        "n_ctx": 16384, "flash_attn": "0", "backend": "CUDA", "gpu": {"name": "2 GPUs", "memory_mib": 24576},
+        "measured": {"kv_total_mib": 1536.0, "compute_buffer_mib": {"CUDA0": 1080.0, "CUDA1": 1080.0}},
+    }  # fmt: skip
+    error = llama_compute(answer_llama(record(version="b5700", note="all experts on CPU", **shape)))
+    assert error is not None
+    assert error.share == pytest.approx(0, abs=0.0005)
+    piped = llama_compute(answer_llama(record(version="b5700", **shape)))
+    assert piped is not None
+    assert piped.share is not None
+    assert piped.share > 0.05
+
+
+def test_lines_of_old_builds_tell_their_time():
+    raw = ["llama_kv_cache_init: ROCm0 KV buffer size = 650.00 MiB", "ROCm_Host input buffer size = 11.27 MiB"]
+    shape = {
+        "engine": "ollama", "version": "0.1.30", "model": {"name": "orca-mini", "quant": None}, "n_layer": 26,
+        "n_layer_kv_full": 26, "n_head": 32, "n_head_kv": 32, "head_dim_k": 100, "head_dim_v": 100, "n_embd": 3200,
+        "n_vocab": 32000, "n_ctx": 2048, "flash_attn": "0", "backend": "ROCm", "raw": raw,
+        "measured": {"kv_total_mib": 650.0, "compute_buffer_mib": {"ROCm0": 157.0}},
+    }  # fmt: skip
+    error = llama_compute(answer_llama(record(**shape)))
+    assert error is not None
+    assert error.share == pytest.approx(0, abs=0.0005)

@@ -1,11 +1,13 @@
 """llama.cpp: what its builds cache, reserve, place and are told, on figures that it printed."""
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.catalogue.models import find_entry
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, RecurrentState
@@ -18,11 +20,18 @@ from cotenant.engines.llama_cpp.placement import HOST, place
 from cotenant.engines.llama_cpp.reserve import gpu_compute, host_compute
 from cotenant.engines.vllm import VLLM
 from cotenant.errors import InputError, InputErrors, UnknownEngineError, UnsupportedError
+from cotenant.readers.model_config import read_model_config
 from cotenant.units import MIB
 
 
 def model(*groups: LayerGroup, layers: int, hidden: int = 4096, vocab: int = 128256) -> ModelSpec:
     return ModelSpec("m", "m", "m", groups, (), layers, hidden, 0, vocab, 131072)
+
+
+def known(name: str) -> ModelSpec:
+    entry = find_entry(name)
+    assert entry is not None
+    return read_model_config(entry.config, name=name)
 
 
 def full(count: int, heads: int, kv_heads: int, width: int) -> LayerGroup:
@@ -172,6 +181,51 @@ def test_several_gpus_hold_inputs_four_times():
     alone = gpu_compute(spec, asked, rules, place(64, 99, 2, pipeline=False), 0, head_bytes=0)
     assert first - alone > 2 * 262144 * 2048 * 4
     assert host_compute(spec, asked, rules, both) > 4 * 262144 * 2048 * 4
+
+
+QWEN3_30B = known("Qwen/Qwen3-30B-A3B")
+
+
+def test_no_pipeline_where_experts_or_the_cache_stay_with_the_host():
+    """Printed for two cards, experts on the host, 16,384 cells: 1080.00 MiB each, 36.01 MiB on the host."""
+    rules, both = build_rules(Version((5700,))), place(48, 99, 2)
+    asked = options(QWEN3_30B, 5700, n_ctx=16384, n_parallel=1, n_cpu_moe=48)
+    for gpu in (0, 1):
+        assert gpu_compute(QWEN3_30B, asked, rules, both, gpu, head_bytes=0) / MIB == pytest.approx(1080, abs=0.02)
+    assert host_compute(QWEN3_30B, asked, rules, both) / MIB == pytest.approx(36.01, abs=0.02)
+    for offload in (True, False):
+        other = options(QWEN3_30B, 5700, n_ctx=16384, n_parallel=1, kv_offload=offload)
+        host = host_compute(QWEN3_30B, other, rules, both) / MIB
+        assert (host > 100) == offload
+
+
+@pytest.mark.parametrize(
+    ("build", "vulkan", "pipelines"),
+    [(2321, False, False), (2500, False, True), (7400, True, False), (7522, True, True)],
+)
+def test_cards_make_a_pipeline_since_the_scheduler_and_the_backend_can(build, vulkan, pipelines):
+    assert replace(build_rules(Version((build,))), vulkan=vulkan).pipelines == pipelines
+
+
+def test_two_cards_of_an_old_build():
+    """Printed by b2321 for Yi 34B with 512 cells: 113.00 and 139.00 MiB."""
+    yi = model(full(60, 56, 8, 128), layers=60, hidden=7168, vocab=64000)
+    yi = replace(yi, intermediate_size=20480)
+    asked, rules = options(yi, 2321, n_ctx=512, n_parallel=1), build_rules(Version((2321,)))
+    both = place(60, 99, 2, output_first=False)
+    found = [gpu_compute(yi, asked, rules, both, gpu, head_bytes=0) / MIB for gpu in (0, 1)]
+    assert found == pytest.approx([113, 139], abs=0.02)
+
+
+def test_an_indexer_scores_every_cell_and_has_a_mask_of_its_own():
+    """Printed for GLM-5.2's cards without host experts: 2284.07 and 3236.07 MiB at 524,288 and 768,000 cells, and
+    1048.07 and 1524.07 on the host."""
+    glm = known("zai-org/GLM-5.2")
+    rules, apart = build_rules(Version((10500,))), place(78, 99, 4)
+    for cells_asked, card, host in ((524288, 2284.07, 1048.07), (768000, 3236.07, 1524.07)):
+        asked = options(glm, 10500, n_ctx=cells_asked, n_parallel=1, n_cpu_moe=54)
+        assert gpu_compute(glm, asked, rules, apart, 3, head_bytes=0) / MIB == pytest.approx(card, rel=0.015)
+        assert host_compute(glm, asked, rules, apart) / MIB == pytest.approx(host, abs=0.02)
 
 
 def test_token_bytes_follow_each_type():

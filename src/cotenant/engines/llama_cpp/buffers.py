@@ -150,8 +150,8 @@ def _compute(
     size = compute_interval(model, options, build, placement, gpu, head, each)
     reserve = reservation(model, options, build)
     why = f"graph of {reserve.tokens:,} tokens over {reserve.cells:,} cells, {reserve.outputs:,} rows of logits"
-    if copies(placement) > 1:
-        why += f", inputs {copies(placement)} times"
+    if (times := copies(placement, options, build)) > 1:
+        why += f", inputs {times} times"
     return Term(size, why)
 
 

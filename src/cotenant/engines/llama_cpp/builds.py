@@ -29,6 +29,7 @@ _VALUES_FIRST = 6960  # pull 16884 (November 2025): values before keys, so that 
 _AUTO_SLOTS = 6906  # pull 16736 (November 2025): -np auto = 4 slots that share one cache
 _FIT = 7400  # pull 16653 (December 2025): --fit on by default
 _OUTPUT_FIRST = 7520  # pull 18148 (December 2025): the output layer is the first to go to a GPU, not the last
+_VULKAN_EVENTS = 7500  # pull 18047 (December 2025): Vulkan has events, so that several cards make a pipeline
 _VECTORS = 7640  # pull 18550 (January 2026): token ids and vectors are inputs of one graph
 _KEYS_ONLY = 7840  # pull 19067 (January 2026): MLA keeps no values
 _FUSED_RECURRENCE = 8180  # March 2026: gated delta nets as one operation
@@ -72,6 +73,11 @@ class BuildRules:
     cuda: bool = False
     offloads: bool = True
     notes: tuple[str, ...] = ()
+
+    @property
+    def pipelines(self) -> bool:
+        """Whether several cards make a pipeline: the scheduler knows how, the backend has events."""
+        return not self.own_engine and self.number >= (_VULKAN_EVENTS if self.vulkan else _MICRO_BATCHES)
 
 
 def build_rules(version: Version) -> BuildRules:

@@ -35,6 +35,11 @@ class GraphBuilder:
         spread = 1 if r.flash else widest
         self.value_rows = {window: g.input(r.tokens * spread, element=_INDEX) for window in (False, True)}
         self.state_ids = g.input(r.sequences)
+        self.indexed = any(layer.mixer.index_width for layer in shape.layers)
+        self.index_mask = g.input(r.cells, r.tokens, element=_HALF)
+        self.index_rows = g.input(r.tokens, element=_INDEX)
+        self.index_turn = g.input(*(max((layer.mixer.index_width for layer in shape.layers), default=0),) * 2)
+        self.chosen: Tensor | None = None  # what the last indexer chose
         self._casts: dict[bool, Tensor] = {}
         self._per_layer: Tensor | None = None
         self._copied = self._copied_experts = 0.0
@@ -59,6 +64,8 @@ class GraphBuilder:
                     found += [self.key_rows[window], self.value_rows[window]]
         if AttentionKind.RECURRENT in self._kinds():
             found.append(self.state_ids)
+        if self.indexed:
+            found += [self.index_mask, self.index_rows, self.index_turn]
         return found
 
     def embedding_rows(self) -> Tensor:

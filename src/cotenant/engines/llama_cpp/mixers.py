@@ -9,6 +9,7 @@ from cotenant.engines.llama_cpp.shape import GraphShape, Mixer, Recurrence
 from cotenant.engines.llama_cpp.worst_case import Reserve
 
 _ROTARY = 64
+_CHOSEN = 2048  # cells that an indexer leaves (index_topk of all models that have one)
 
 
 class Builder(Protocol):
@@ -20,6 +21,11 @@ class Builder(Protocol):
     positions: Tensor
     state_ids: Tensor
     key_rows: dict[bool, Tensor]
+    indexed: bool
+    index_mask: Tensor
+    index_rows: Tensor
+    index_turn: Tensor
+    chosen: Tensor | None
 
     def norm(self, stream: Tensor) -> Tensor:
         """rms_norm, then its weight."""
@@ -37,6 +43,8 @@ def latent(builder: Builder, cur: Tensor, mixer: Mixer) -> Tensor:
     query = cur
     if mixer.low_rank:
         query = builder.norm(g.new((mixer.low_rank, r.tokens), cur))
+    if mixer.index_width:
+        builder.chosen = _choice(builder, cur, query, mixer)
     query = g.new((mixer.queries or heads * (up + _ROTARY), r.tokens), query)
     compressed = g.new((wide, r.tokens), cur)
     turned = g.new((_ROTARY, heads, r.tokens), g.view(query, _ROTARY, heads, r.tokens), builder.positions)
@@ -50,6 +58,8 @@ def latent(builder: Builder, cur: Tensor, mixer: Mixer) -> Tensor:
         g.expand(result)
     g.store(key, builder.key_rows[False])
     mask = builder.mask(False)
+    if builder.indexed:
+        mask = _chosen_mask(builder, mask)
     if r.flash:
         mixed = g.new((low, heads, r.tokens), joined, mask)
         back = g.new((up, r.tokens, heads), g.view(mixed, low, r.tokens, heads))
@@ -58,6 +68,37 @@ def latent(builder: Builder, cur: Tensor, mixer: Mixer) -> Tensor:
         back = g.new((up, r.tokens, heads), g.new((low, r.tokens, heads), scores))
     flat = g.expand(g.new((up * heads, r.tokens), g.view(back)))
     return g.new((hidden, r.tokens), flat)
+
+
+def _choice(builder: Builder, cur: Tensor, query: Tensor, mixer: Mixer) -> Tensor:
+    """The cells that the lightning indexer chooses: a score of every cell for every token, by one operation
+    (src/models/deepseek32.cpp, glm-dsa.cpp)."""
+    g, r, width = builder.graph, builder.reserve, mixer.index_width
+    heads = mixer.index_heads or 1
+    asked = g.inplace(g.new((width * heads, r.tokens), query), builder.positions, op="rope")
+    key = g.inplace(builder.norm(g.new((width, r.tokens), cur)), op="add")
+    key = g.inplace(key, builder.positions, op="rope")
+    asked = g.new((width * heads, r.tokens), builder.index_turn, g.view(asked))
+    stored = g.store(g.view(g.new((width, r.tokens), builder.index_turn, g.view(key))), builder.index_rows)
+    weights = g.inplace(g.view(g.new((heads, r.tokens), cur)))
+    score = g.new((r.cells, r.tokens), g.view(asked), g.again(stored), weights, builder.index_mask)
+    rows = (min(_CHOSEN, r.cells), r.tokens)
+    return g.new(rows, g.new(rows, score))
+
+
+def _chosen_mask(builder: Builder, mask: Tensor) -> Tensor:
+    """A mask of its own that leaves the chosen cells, the given one added; layers without an indexer take what an
+    earlier one chose."""
+    g, r = builder.graph, builder.reserve
+    rows = (min(_CHOSEN, r.cells), r.tokens)
+    if builder.chosen is None:
+        builder.chosen = g.input(*rows)
+    zeros = g.new(rows)
+    whole = g.new(
+        mask.shape, g.view(builder.chosen), mask, element=max(1, mask.size // max(1, r.cells * r.tokens))
+    )
+    left = Tensor(whole.shape, whole.size, (zeros, builder.chosen, whole), base=whole)
+    return g.inplace(left, mask)
 
 
 def recurrent(builder: Builder, cur: Tensor, mixer: Mixer) -> Tensor:

@@ -81,7 +81,7 @@ def gpu_compute(
         head_copy_bytes=head_bytes if head_moves else 0,
         reordered=build.vulkan and build.number >= VULKAN_SORTS,
     )
-    return compute_bytes(shape, reserve, part, copies=1 if build.own_engine else copies(placement))
+    return compute_bytes(shape, reserve, part, copies=copies(placement, options, build))
 
 
 def _held(
@@ -118,7 +118,7 @@ def host_compute(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, 
         )
         return compute_bytes(shape, reserve, whole, alignment=32)
     alone = placement.output == HOST and reserve.outputs < _OFFLOAD_ROWS
-    times = 1 if apart else copies(placement)
+    times = copies(placement, options, build)
     return host_bytes(shape, reserve, copies=times, output_on_host=alone, inputs_apart=apart)
 
 
@@ -127,7 +127,9 @@ def output_bytes(model: ModelSpec, options: LlamaCppOptions) -> int:
     return (options.n_parallel or 1) * model.vocab_size * 4
 
 
-def copies(placement: Placement) -> int:
-    """Copies of every input: several GPUs work as a pipeline when nothing stayed with the host."""
-    several = placement.whole and placement.pipeline
+def copies(placement: Placement, options: LlamaCppOptions, build: BuildRules) -> int:
+    """Copies of every input: several GPUs work as a pipeline when nothing stayed with the host, neither a layer
+    nor experts nor the cache, and the backend has events (src/llama-context.cpp, `pipeline_parallel`)."""
+    several = placement.whole and placement.pipeline and build.pipelines
+    several = several and options.kv_offload and not options.n_cpu_moe
     return PIPELINE_COPIES if several and len({*placement.layers, placement.output}) > 1 else 1

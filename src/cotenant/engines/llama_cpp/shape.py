@@ -33,6 +33,7 @@ class Mixer:
     normed: bool = False
     biased: bool = False
     index_width: int = 0
+    index_heads: int = 0
     channels: int = 0
     kernel: int = 0
     inner: int = 0
@@ -97,6 +98,7 @@ _EXPERT = ("up_proj", "ffn_up_exps", "ffn_gate_up_exps")
 _CONV = ("conv1d", "ssm_conv1d")
 _STATE_OUT = ("out_proj", "ssm_out")
 _SCAN_IN = ("in_proj", "ssm_in")
+_INDEX_HEADS = ("weights_proj", "indexer_proj")
 _LOW_RANK = ("q_a_proj", "attn_q_a")
 # Architectures of files whose matrices are joined, where a config names the parts (src/models/phi3.cpp, glm4.cpp).
 _JOINED_QUERIES = ("phi3", "chatglm")
@@ -170,6 +172,7 @@ def _mixer(model: ModelSpec, group: LayerGroup | None, parts: list[ParameterGrou
         normed=any(True for _ in _named(parts, _QUERY_NORM)),
         biased=any(part.name.endswith(("q_proj.bias", "attn_q.bias")) for part in parts),
         index_width=group.index_width,
+        index_heads=_rows(parts, _INDEX_HEADS),
         low_rank=_rows(parts, _LOW_RANK),
         up_width=up.shape[-1] // group.query_heads if up is not None and group.query_heads else 0,
         joined=any(True for _ in _named(parts, _QKV)) or _marked(model, _JOINED_QUERIES),
