@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.page.conftest import served, state, until
 
 Open = Callable[..., Any]
@@ -56,3 +58,20 @@ def test_the_page_opens_with_what_it_was_started_with(open_page: Open, tmp_path:
         page = open_page(at=url)
         page.wait_for_selector(".label[data-replica=mine]")
         assert state(page, "plan") == solved
+
+
+@pytest.mark.parametrize(
+    "lost", [("gpus", "replicas"), ("replicas", "command"), ("replicas", None), ("gpus", None)]
+)
+def test_a_plan_that_cannot_be_drawn_leaves_what_was_there(
+    open_page: Open, tmp_path: Path, lost: tuple[str, str | None]
+) -> None:
+    page = open_page()
+    before = state(page, "plan")
+    broken, (part, key) = json.loads(json.dumps(before)), lost
+    broken[part][0] = None if key is None else broken[part][0] | {key: 7}
+    (tmp_path / "plan.json").write_text(json.dumps(broken))
+    page.set_input_files("#open-file", str(tmp_path / "plan.json"))
+    page.wait_for_selector(".faults >> text=make it anew")
+    page.wait_for_selector(".label[data-replica=chat]")
+    assert state(page, "plan") == before

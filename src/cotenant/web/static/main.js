@@ -10,18 +10,23 @@ import { speak, t } from "./words.js";
 const root = document.getElementById("app");
 let asked = false;
 let drawn = false;
+let good = null; // the last state that was drawn
 
 function draw() {
   asked = false;
   if (!drawn) root.replaceChildren(); // until then the document's own head is seen
   drawn = true;
   try {
-    render(html`<${App} state=${get()} />`, root);
+    const state = get();
+    render(html`<${App} state=${state} />`, root);
+    if (state.fleet && state.catalogue) good = state;
   } catch (error) {
     if (!get().fleet) throw error;
-    render(null, root); // a link may hold anything: without it there is still a page
-    set({ fleet: null, plan: null, checked: null, answers: {}, replay: null, tab: "plan" });
-    blame(error);
+    console.error(error);
+    render(null, root); // a link or a file may hold anything: what was there before stays, and else there is still a page
+    set(good ? { ...good, work: get().work } : { fleet: null, plan: null, checked: null, answers: {}, replay: null, tab: "plan" });
+    good = null;
+    blame(new Error(t("notDrawn")));
   }
 }
 
