@@ -17,7 +17,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 BOX = DOCS.parent / "examples" / "two-models-one-box" / "plan_box.py"
 PAGE = DOCS / "commands" / "verify.md"
-OPTIONS = {"ctx_size": 512, "parallel": 2, "n_gpu_layers": 0}
+OPTIONS = {"ctx_size": 512}  # beside those of the example: short, so that slots fill soon
 CALLED = "two-models.json"
 
 
@@ -28,7 +28,7 @@ def main(home: str) -> int:
         raise SystemExit(f"no {BOX}")
     box = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(box)
-    box.OPTIONS = OPTIONS
+    box.OPTIONS |= OPTIONS
     known = {
         one["id"]: one["checkpoint"] for one in json.loads((Path(home) / "plan.json").read_text())["replicas"]
     }
