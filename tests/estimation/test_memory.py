@@ -201,6 +201,50 @@ def test_images_are_profiled_too(llama_8b, a100, bf16):
     assert encoder_run(llama_8b, 2048, 1) is None
 
 
+def test_a_merger_sees_tokens_and_a_film_fills_the_context(llama_8b, a100, bf16):
+    """Qwen2.5-VL (1,280 wide, 3,420 inside twice): a 32B prints 3.3 GiB beside its weights and pool with 15,000
+    tokens on vLLM 0.11, where one image is all that fits; with 128,000 a film of 14 frames is seven of them."""
+    tower = (
+        ParameterGroup("vision.patch_embed", Role.VISION, (1280, 1176)),
+        ParameterGroup("vision.qkv_proj", Role.VISION, (3840, 1280), Split.EVEN, layers=(0,)),
+        ParameterGroup("vision.gate_proj", Role.VISION, (3420, 1280), Split.EVEN, layers=(0,)),
+        ParameterGroup("vision.fc1", Role.VISION, (3420, 1280), Split.EVEN, layers=(0,)),
+        ParameterGroup("merger.fc1", Role.VISION, (5120, 5120), Split.EVEN),
+    )
+    model = replace(
+        llama_8b, parameters=llama_8b.parameters + tower, modalities=("text", "image", "video"), family="qwen_vl",
+        architecture="Qwen2_5_VLForConditionalGeneration",
+    )  # fmt: skip
+    image = encoder_run(model, 2048, 1, frames=14, length=15_000)
+    film = encoder_run(model, 2048, 1, frames=14, length=128_000)
+    assert image is not None
+    assert film is not None
+    assert image.peak / GIB == pytest.approx(3.23, abs=0.01)
+    assert film.peak == 7 * image.peak
+    older = encoder_run(model, 2048, 1, frames=16, length=200_000)
+    assert older is not None
+    assert older.peak == 8 * image.peak
+
+
+def test_times_between_frames_keep_more_outputs(llama_8b):
+    """Qwen3-VL on vLLM 0.11 to 0.13 keeps 12.5 times 12,288 rows of four outputs: 2.34 GiB of a width of 2,048."""
+    tower = (
+        ParameterGroup("vision.patch_embed", Role.VISION, (1152, 1536)),
+        ParameterGroup("merger.fc1", Role.VISION, (4608, 4608), Split.EVEN),
+        ParameterGroup("merger.fc1", Role.VISION, (4608, 4608), Split.EVEN, copies=3),
+    )
+    model = replace(
+        llama_8b, parameters=llama_8b.parameters + tower, modalities=("text", "image", "video"), family="qwen_vl",
+        hidden_size=2048, architecture="Qwen3VLMoeForConditionalGeneration",
+    )  # fmt: skip
+    run = encoder_run(model, 8192, 2, length=65_536, stamped=12.5)
+    assert run is not None
+    assert run.kept / GIB == pytest.approx(2.34, abs=0.01)
+    later = encoder_run(model, 8192, 2, length=65_536)
+    assert later is not None
+    assert later.kept == 16_384 * 2048 * 2 * 4
+
+
 def test_models_without_a_cache_get_a_budget_and_no_pool(llama_8b, a100, bf16):
     rules, version = find_engine("vllm")
     encoder = replace(

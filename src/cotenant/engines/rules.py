@@ -165,6 +165,8 @@ class ProfileRules:
     `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs; where
     the run samples fewer rows than there are slots, `slot_logit_bytes` for each slot, and `slot_token_bytes` per
     element of (max_num_seqs x max_model_len).
+    `video_frames`: the most of a video that is profiled (0: unknown). `video_stamps`: outputs are kept for so many
+    times the tokens of a video whose frames have times between them (0: for its tokens).
     `prompt_logit_bytes`: alive per element of (tokens x vocabulary) where the warm-up asks for the logits of every
     prompt token, whole on each rank; `gathered_logits`: each rank holds its own part of them beside the whole.
     `whole_prompts`: the batch is of prompts as long as they may be, each with one row of logits.
@@ -186,6 +188,8 @@ class ProfileRules:
     resident_logit_bytes: float = 0.0
     slot_logit_bytes: float = 0.0
     slot_token_bytes: float = 0.0
+    video_frames: int = 0
+    video_stamps: float = 0.0
     prompt_logit_bytes: float = 0.0
     gathered_logits: bool = False
     whole_prompts: bool = False

@@ -93,7 +93,10 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
         what = f"{tokens:,} tokens in the widest layer"
         what += f", and what {_slots(settings, rows, rules)} keep" if resident else ""
     low, high = _doubts(model, least, text, sampler > layer)
-    images = encoder_run(model, tokens, settings.tensor_parallel_size)
+    images = encoder_run(
+        model, tokens, settings.tensor_parallel_size, frames=rules.video_frames,
+        length=settings.max_model_len or 0, stamped=rules.video_stamps,
+    )  # fmt: skip
     if images is None:
         return Term(Interval(round(low), round(text), round(high)), f"{rules.run}: {what}")
     value = max(text + images.kept, images.peak)

@@ -20,6 +20,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import STEPS
+from cotenant.estimation.memory_checks import holds_states
 from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, load_peak, replica_memory
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def candidate_grid(
             number[row, first:last] = step
             blocks[row, first:last] = steps.blocks(step)[first:last]
     at = (seq_places.reshape(seqs.shape), length_places.reshape(seqs.shape))
-    return _judged(replica, steps.found, number[at], blocks[at], needs)
+    return _judged(replica, steps.found, number[at], blocks[at], needs, seqs)
 
 
 class _Steps:
@@ -147,7 +148,7 @@ class _Terms:
 
 
 def _judged(
-    replica: Replica, found: list[ReplicaMemory], number: Whole, blocks: Whole, needs: Whole
+    replica: Replica, found: list[ReplicaMemory], number: Whole, blocks: Whole, needs: Whole, seqs: Whole
 ) -> CandidateGrid:
     """The arithmetic of `inverse.size_pool` and the checks of `memory` for all candidates together."""
     import numpy as np
@@ -160,7 +161,7 @@ def _judged(
     sizes = first.layout.block_bytes
     capacity, free = first.capacity, first.capacity.shifted(-replica.used_bytes)
     blocks = np.maximum(blocks, -(-needs // (sizes[0] or max(sizes))))
-    fits = np.ones(blocks.shape, np.bool_)
+    fits = blocks >= seqs if holds_states(first) else np.ones(blocks.shape, np.bool_)
     likely = surely = np.zeros_like(blocks)
     for stage, size in enumerate(sizes):
         pool = blocks * size

@@ -68,7 +68,7 @@ def _checks(
             checks.append(_warm_up_check(memory, stage, free))
         if memory.layout.groups and not (demand is None and _holds_something(memory, stage, number)):
             checks.append(_pool_check(memory, stage, number, demand))
-        if _holds_states(memory):
+        if holds_states(memory):
             checks.append(_states_check(memory, stage, number))
         checks.append(_card_check(memory, stage, pools[number], free))
     return checks
@@ -114,7 +114,7 @@ def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: 
     )
 
 
-def _holds_states(memory: ReplicaMemory) -> bool:
+def holds_states(memory: ReplicaMemory) -> bool:
     """Whether the engine refuses to capture graphs unless every slot may have a state."""
     stateful = any(group.kind is AttentionKind.RECURRENT for group in memory.layout.groups)
     return stateful and memory.rules.runtime.graphs_hold_states and not memory.settings.enforce_eager

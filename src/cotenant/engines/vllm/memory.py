@@ -145,6 +145,8 @@ def _profile_rules(release: Release) -> ProfileRules:
         small_rows=_TRITON_ROWS if triton else 0,
         compiled=release >= (0, 8),
         moe_chunk_tokens=32768 if release >= (0, 6) else 65536,
+        video_frames=0 if release < (0, 8) else 16 if release < (0, 11) else 14,  # _MAX_FRAMES_PER_VIDEO
+        video_stamps=12.5 if (0, 11) <= release < (0, 14) else 0.0,  # models/qwen3_vl.py, get_max_video_tokens
         latent_workspace_tokens=65536 if release >= (0, 9) else 0,
         index_workspace_rows=40,  # v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size
         index_logit_bytes=512 * MIB if release >= (0, 20) else 0,  # VLLM_SPARSE_INDEXER_MAX_LOGITS_MB
