@@ -93,3 +93,31 @@ def test_plots_show_whatever_is_there() -> None:
 def test_a_token_takes_time() -> None:
     with pytest.raises(InputError, match="above zero"):
         summary(trace([0]), token_s=0.0)
+
+
+@pytest.mark.parametrize("arrivals", [[0], [0, 0, 0], [0, NS_PER_S // 2]])
+def test_what_lasts_less_than_a_second_has_no_rate(arrivals: list[int]) -> None:
+    found = summary(trace(arrivals), token_s=0.03)
+    assert not found.rated
+    assert "requests_per_second" in found.notes[-1]
+    assert "requests_per_second" not in yaml.safe_load(traffic_yaml(found))["traffic"]
+
+
+def test_a_fleet_does_not_take_a_rate_from_one_request() -> None:
+    import cotenant
+
+    model = {"name": "m", "model": {"parameters": "7B", "layers": 32, "kv_heads": 8, "head_dim": 128}}
+    example = Path(__file__).resolve().parents[2] / "examples" / "traces" / "bursty.csv"
+    place = example.with_name("nowhere.csv")
+    asked = {**model, "traffic": {"trace": str(place)}}
+    from cotenant.readers.fleet import fleet_from
+
+    def load(rows: int) -> object:
+        return fleet_from(
+            {"gpus": [{"type": "L40S", "count": 1}], "models": [asked]},
+            load_model=cotenant.load_model, load_trace=lambda _: trace([0, 5 * NS_PER_S][:rows]),
+        )  # fmt: skip
+
+    assert load(2)
+    with pytest.raises(InputError, match="too short for a rate"):
+        load(1)

@@ -66,6 +66,11 @@ class Trace:
     notes: tuple[str, ...] = ()
 
     @property
+    def rated(self) -> bool:
+        """Whether it lasts long enough (a second) for a rate to be known of it: one request has none."""
+        return self.timed and self.arrivals_s[-1] >= 1.0
+
+    @property
     def longest(self) -> int:
         """Tokens of the longest sequence, input and output together."""
         return max(map(sum, zip(self.input_tokens, self.output_tokens, strict=True)))

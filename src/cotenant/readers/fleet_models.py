@@ -89,9 +89,10 @@ def _trace(
     except CotenantError as error:
         faults.append(placed(error, path))
         return None
-    if not trace.timed and entry.requests_per_second is None:
+    if not trace.rated and entry.requests_per_second is None:
         hint = f"{{requests_per_second: 1, trace: {entry.trace}}} takes its lengths"
-        faults.append(InputError(f"{trace.name} holds lengths without times", hint=hint, path=path))
+        lacks = "lasts less than a second, too short for a rate" if trace.timed else "holds lengths without times"
+        faults.append(InputError(f"{trace.name} {lacks}", hint=hint, path=path))
     return trace
 
 

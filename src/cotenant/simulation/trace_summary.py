@@ -16,7 +16,6 @@ _PARTS = 60
 _CLASSES = 12
 _MINUTE_S = 60.0
 _DAY_S = 86_400.0
-_SHORTEST_S = 1.0  # below it the figures would be of the clock, not of users
 
 
 def summary(trace: Trace, *, token_s: float) -> TraceSummary:
@@ -47,10 +46,8 @@ def summary(trace: Trace, *, token_s: float) -> TraceSummary:
         by_hour=_by_hour(arrivals) if whole >= _DAY_S else (),
         seen_share=sum(trace.seen_tokens) / sum(trace.input_tokens) if trace.seen_tokens else None,
         timed=trace.timed,
-        rated=trace.timed and whole >= _SHORTEST_S,
-        notes=trace.notes
-        if whole >= _SHORTEST_S or not trace.timed
-        else (*trace.notes, _momentary(len(arrivals))),
+        rated=trace.rated,
+        notes=trace.notes if trace.rated or not trace.timed else (*trace.notes, _momentary(len(arrivals))),
     )
 
 
