@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from cotenant.planning.crew import crew_in_force
@@ -31,22 +32,31 @@ _TOLERANCE = 1e-6
 
 
 def improve_by_blocks(
-    problem: Problem, start: Placement, *, parts: Iterable[tuple[int, int]], step: float, enough: float
+    problem: Problem,
+    start: Placement,
+    *,
+    parts: Iterable[tuple[int, int]],
+    step: float,
+    enough: float,
+    patience: float = inf,
 ) -> tuple[Assignment, ...]:
     """The best assignments after all `parts`, or the first that cost `enough` or less.
 
     `parts` are (models in a part, how many such parts) in their order: small ones take most of the waste away for
-    little work, large ones most of the rest.
+    little work, large ones most of the rest. Where parts that hold each model `patience` times gain nothing in a
+    row, no more are looked at.
     """
     search = _Blocks(problem, start)
-    least, turn = max(step, 10 * _TOLERANCE), 0
+    least, turn, idle = max(step, 10 * _TOLERANCE), 0, 0
     for models, count in parts:
         at_once = max(1, min(_SIDE_BY_SIDE, len(problem.names) // (2 * models)))
         for first in range(0, count, at_once):
-            if search.cost <= enough + _TOLERANCE:
+            if search.cost <= enough + _TOLERANCE or idle >= patience * len(problem.names):
                 return search.assignments
             turns = range(turn + first, turn + min(first + at_once, count))
+            before = search.cost
             search.improve(turns, least, models)
+            idle = 0 if search.cost < before - _TOLERANCE else idle + models * len(turns)
         turn += count
     return search.assignments
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from cotenant.errors import SolverError
 from cotenant.planning.blocks import improve_by_blocks
@@ -43,6 +44,7 @@ LISTING_NODES = 30_000
 NEAR_STEPS = 2
 PASSES = (30, 6)  # of filling: up to `MOST_AT_ONCE`, and beyond
 PARTS = ((60, 8), (80, 2))  # (models in a part, parts)
+PATIENCE = 2  # looks at each model that gain nothing, where a placement was known: no more
 PROGRAMS = 24  # parts solved by integer programs at last
 IDLE = 6  # of them in a row that gain nothing: no more
 NEAR = 0.0095  # of the cost: no programs where the bound is nearer
@@ -157,7 +159,7 @@ class _Search:
         """Parts solved anew until the cost is near the bound; where nothing was `known` and they gain something,
         from another start too, then by programs."""
         before = self.cost
-        self._improve_parts(self.best)
+        self._improve_parts(self.best, patience=PATIENCE if known else inf)
         if known or self.cost > before - _TOLERANCE or self.cost <= self.near + _TOLERANCE:
             return
         if self.relaxation is None or self.prices is None:
@@ -169,12 +171,12 @@ class _Search:
                 rounds=PROGRAMS, enough=self.near, step=step_of(self.weights), idle=IDLE,
             )  # fmt: skip
 
-    def _improve_parts(self, start: Seated | None) -> None:
+    def _improve_parts(self, start: Seated | None, patience: float = inf) -> None:
         if start is None:
             return
         found = improve_by_blocks(
             self.problem, Placement(assignments_of(self.space, start), 0.0, 0.0, None, proven=False),
-            parts=PARTS, step=step_of(self.weights), enough=self.enough,
+            parts=PARTS, step=step_of(self.weights), enough=self.enough, patience=patience,
         )  # fmt: skip
         self.take(patterns_of(self.space, Placement(found, 0.0, 0.0, None, proven=False)))
 

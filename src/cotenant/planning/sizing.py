@@ -92,29 +92,30 @@ def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidat
 
 def _filled(case: Case, split: Split, asked: Demand) -> _Held:
     """An engine that fills a budget: terms once, then the smallest pool that holds the demand."""
-    memory = _granted(case, split, asked, asked.kv_pool_bytes)
+    engine, used = case.served.engine, case.offer.used_bytes
+    bare = _bare(case, split, asked)
+    granted = size_pool(bare, asked.kv_pool_bytes, in_bytes=bare.rules.has_cache_bytes).settings
+    memory = with_pool(bare, granted, engine=engine, used_bytes=used)
     pools = pools_of(memory)
-    verdict, reason = judged_terms(memory, pools, case.served.engine, case.offer.used_bytes, asked)
+    verdict, reason = judged_terms(memory, pools, engine, used, asked)
     return _Held(
-        memory.settings,
+        granted,
         claimed_bytes(memory, pools),
         max(load_peak(stage).value for stage in memory.stages),
         "" if verdict is Verdict.FITS else f"{verdict}: {reason}",
     )
 
 
-def _granted(case: Case, split: Split, asked: Demand, kv_bytes: int) -> ReplicaMemory:
-    """The replica with the smallest pool that holds so many bytes of one rank."""
-    one, used = case.served, case.offer.used_bytes
+def _bare(case: Case, split: Split, asked: Demand) -> ReplicaMemory:
+    """The replica under that demand, its pool left open."""
+    one = case.served
     settings = replace(
         one.settings(split), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
     )  # fmt: skip
-    bare = replica_memory(
+    return replica_memory(
         one.model, one.gpu, settings, engine=one.engine, version=one.version, format=one.served.format,
-        used_bytes=used,
+        used_bytes=case.offer.used_bytes,
     )  # fmt: skip
-    granted = size_pool(bare, kv_bytes, in_bytes=bare.rules.has_cache_bytes).settings
-    return with_pool(bare, granted, engine=one.engine, used_bytes=used)
 
 
 def taken_as(case: Case, split: Split, like: Candidate) -> tuple[int, int]:
@@ -129,8 +130,13 @@ def taken_as(case: Case, split: Split, like: Candidate) -> tuple[int, int]:
     if kv_bytes:
         length = asked.max_model_len
         kv_bytes = kv_bytes * mine(length) // max(1, theirs(length))
-    memory = _granted(case, split, asked, kv_bytes)
-    return claimed_bytes(memory, pools_of(memory)), max(load_peak(stage).value for stage in memory.stages)
+    bare = _bare(case, split, asked)
+    peak = max(load_peak(stage).value for stage in bare.stages)
+    sized = size_pool(bare, kv_bytes, in_bytes=bare.rules.has_cache_bytes)
+    if bare.rules.has_cache_bytes:  # the quick way to the same figure
+        return sized.claimed_bytes, peak
+    memory = with_pool(bare, sized.settings, engine=case.served.engine, used_bytes=case.offer.used_bytes)
+    return claimed_bytes(memory, pools_of(memory)), peak
 
 
 def _allocated(case: Case, split: Split, asked: Demand) -> _Held:
