@@ -166,6 +166,8 @@ MUTANTS: list[tuple[FunctionType, Any]] = [
     (core_steps.held, lambda inputs, outputs, slots, keys, sequences, bits, step, size: sequences),
     (core_steps.steps_until, lambda wanted, first, growth, most: max(1, wanted // first)),
     (costs.steps_along, lambda until, held, sequences, steps: steps),
+    (costs.steps_along, lambda until, held, sequences, steps: min(steps, (until - held) // sequences + 2)),
+    (costs.steps_along, lambda until, held, sequences, steps: min(steps, until - held + 1)),
 ]  # fmt: skip
 
 

@@ -46,12 +46,12 @@ from cotenant.simulation.core_steps import (
     rank_by,
     unfinished,
 )  # fmt: skip
-from cotenant.simulation.costs import FS_PER_NS, first_line, line_at, step_of, steps_along
+from cotenant.simulation.costs import FS_PER_NS, line_at, step_of, steps_along
 from cotenant.simulation.load import NEVER
 
 _LONG_FS = 2 * 10**18  # then the clock starts anew, so that no sum leaves 64 bits
 
-USED = (*core_steps.USED, can_serve, may_join, first_line, line_at, step_of, steps_along)
+USED = (*core_steps.USED, can_serve, may_join, line_at, step_of, steps_along)
 """What the core calls: compiled along with it."""
 
 

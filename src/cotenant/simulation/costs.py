@@ -43,7 +43,7 @@ class StepCosts:
     packed: tuple[int, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        rows = (self.reading, *self.decode)
+        rows = (*self.decode, self.reading)
         if len(rows) < 2 or not all(rows):
             raise ValueError("a line each is needed for reading and for a sequence")
         place = 4 + len(rows)
@@ -101,16 +101,12 @@ def _whole(seconds: float) -> int:
     return max(0, round(seconds * FS_PER_S))
 
 
-def first_line(packed: Any, start: int, row: int) -> int:
-    """Where in `packed` the first line of a row stands: its end, its base, its cost of a token. Row 0 is for
-    reading, 1, 2 ... for so many sequences; the places of all stand before them. Runs as Python and compiled."""
-    found: int = start + packed[start + 3 + min(row, packed[start])]
-    return found
-
-
 def line_at(packed: Any, start: int, row: int, tokens: int) -> int:
-    """Where the line of so many tokens stands. Runs as Python and compiled."""
-    place, last = first_line(packed, start, row), start + packed[start + 4 + min(row, packed[start])] - 3
+    """Where in `packed` the line of so many tokens stands: its end, its base, its cost of a token. Rows 0, 1 ...
+    are for 1, 2 ... sequences, the last for reading; where each begins stands before them. Runs as Python and
+    compiled."""
+    place: int = start + packed[start + 3 + row]
+    last = start + packed[start + 4 + row] - 3
     while place < last and packed[place] < tokens:
         place += 3
     return place
@@ -121,16 +117,18 @@ def step_of(
 ) -> tuple[int, int, int]:
     """Of one step (`StepCosts`, from `packed` at `start`): its femtoseconds, those of each token of context more,
     and up to how many of these that holds. Runs as Python and compiled."""
-    took, each, until = 0, 0, NEVER
+    took, each, until, rows = 0, 0, NEVER, packed[start]
     if sequences > 0:
-        line = line_at(packed, start, sequences, context_tokens)
+        row = min(sequences, rows) - 1
+        line = line_at(packed, start, row, context_tokens)
         until, each = packed[line], packed[line + 2]
         took = packed[line + 1] + packed[start + 1] * sequences + each * context_tokens
     if tokens > 0:
-        line = line_at(packed, start, 0, tokens)
+        line = line_at(packed, start, rows, tokens)
         took += packed[line + 1] + packed[line + 2] * tokens + packed[start + 2] * squares
         if sequences > 0:
-            took -= min(packed[first_line(packed, start, sequences) + 1], packed[first_line(packed, start, 0) + 1])
+            least = packed[start + packed[start + 3 + row] + 1]
+            took -= min(least, packed[start + packed[start + 3 + rows] + 1])
     return max(1, took), each, until
 
 

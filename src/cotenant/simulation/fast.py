@@ -4,8 +4,10 @@ Python where not. The same answers either way, and the same as the plain core's.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, replace
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 from zlib import crc32
 
@@ -33,12 +35,36 @@ def compiled(with_numba: bool = True, block_size: int = 0) -> Any:
         return plain
     try:
         from numba import njit
-        from numba.extending import register_jitable
     except ImportError:
         return plain
-    for function in core.USED:
-        register_jitable(forceinline=function not in core_steps.SELDOM, **HELPERS)(function)
-    return njit(plain, cache=True, **OPTIONS)
+    calls = called(core.USED, lambda one: njit(forceinline=one not in core_steps.SELDOM, **HELPERS))
+    return njit(bound(plain, calls), cache=True, **OPTIONS)
+
+
+def called(used: Iterable[Callable[..., Any]], jit: Callable[..., Any]) -> dict[Any, Any]:
+    """Each of these functions compiled, with the compiled others in place of what it calls; `jit` says how.
+
+    Registered as numba's extensions they would be compiled once more for each constant that they are called with.
+    """
+    found: dict[Any, Any] = {}
+    bodies = [bound(one, found) for one in used]
+    for one, body in zip(used, bodies, strict=True):
+        found[one] = jit(one)(body)
+    for body in bodies:
+        body.__globals__.update(_in_place(body.__globals__, found))
+    return found
+
+
+def bound(function: Any, calls: Mapping[Any, Any]) -> FunctionType:
+    """The same function, with others in place of those that it calls."""
+    names = {**function.__globals__, **_in_place(function.__globals__, calls)}
+    copy = FunctionType(function.__code__, names, function.__name__, function.__defaults__, function.__closure__)
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    return copy
+
+
+def _in_place(names: Mapping[str, Any], calls: Mapping[Any, Any]) -> dict[str, Any]:
+    return {name: calls[one] for name, one in names.items() if isinstance(one, FunctionType) and one in calls}
 
 
 def _stamp() -> int:

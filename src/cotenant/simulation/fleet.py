@@ -188,9 +188,7 @@ def compiled(with_numba: bool = True) -> Any:
         return plain
     try:
         from numba import njit
-        from numba.extending import register_jitable
     except ImportError:
         return plain
-    for function in used:
-        register_jitable(forceinline=True, _nrt=False)(function)
-    return njit(plain, cache=True, **fast.OPTIONS)
+    calls = fast.called(used, lambda one: njit(forceinline=True, **fast.HELPERS))
+    return njit(fast.bound(plain, calls), cache=True, **fast.OPTIONS)

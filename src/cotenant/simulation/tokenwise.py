@@ -50,7 +50,8 @@ def serve(
     policy: str, cards: int, works: Sequence[Requests], hostings: Sequence[Hosting], slos: Sequence[Slo | None],
     until_s: float,
 ) -> list[Outcome]:  # fmt: skip
-    """What becomes of each model's requests; one hosting a model says how it runs on a card."""
+    """What becomes of each model's requests; one hosting a model says how it runs on a card. A model is busy for
+    its share of all the cards' time."""
     pooling = _pooling(policy, cards, hostings, slos)
     pool = Pool([_model(one) for one in hostings], pooling)
     requests = [
@@ -65,7 +66,7 @@ def serve(
     pool.run(fits, until=pool.units(until_s))
     served = {id(one) for one in fits}
     return [
-        _outcome(own, [id(one) in served for one in own], pool.busy[model], pool.now)
+        _outcome(own, [id(one) in served for one in own], pool.busy[model] // cards, pool.now)
         for model, own in enumerate(requests)
     ]
 
