@@ -7,7 +7,7 @@ the data below and never ask which engine it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -16,8 +16,8 @@ from cotenant.domain.estimate import HostMemory, Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec, Role
-from cotenant.domain.quantization import Storage
 from cotenant.domain.workload import Adapter
+from cotenant.engines.held import Held
 
 
 class Capacity(StrEnum):
@@ -310,26 +310,6 @@ class Limits(Protocol):
 
     def __call__(self, settings: EngineSettings, tokens: int) -> tuple[str, ...]:
         """Sentences, from resolved settings and the tokens that the pool holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A format, and others whose names begin so, that a kernel holds otherwise than it is stored; None: as
-    stored."""
-
-    format: str
-    bits: float | None = None
-    tensor_bits: int | None = None
-    zero_bits: int | None = None
-
-    def storage(self, stored: Storage) -> Storage:
-        """What one tensor takes once the kernel has it."""
-        return replace(
-            stored,
-            bits=stored.bits if self.bits is None else self.bits,
-            tensor_bits=stored.tensor_bits if self.tensor_bits is None else self.tensor_bits,
-            zero_bits=stored.zero_bits if self.zero_bits is None else self.zero_bits,
-        )
 
 
 @dataclass(frozen=True, slots=True)

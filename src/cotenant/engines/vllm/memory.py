@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, ModelSpec
+from cotenant.engines.held import Held
 from cotenant.engines.rules import (
     AdapterPlace,
     CacheRules,
     Capacity,
-    Held,
     MemoryRules,
     Online,
     Packing,

@@ -1,0 +1,27 @@
+"""What a kernel holds of a quantised weight once it is loaded, where that differs from what the file stores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cotenant.domain.quantization import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A format, and others whose names begin so, that a kernel holds otherwise than it is stored; None: as
+    stored."""
+
+    format: str
+    bits: float | None = None
+    tensor_bits: int | None = None
+    zero_bits: int | None = None
+
+    def storage(self, stored: Storage) -> Storage:
+        """What one tensor takes once the kernel has it."""
+        return replace(
+            stored,
+            bits=stored.bits if self.bits is None else self.bits,
+            tensor_bits=stored.tensor_bits if self.tensor_bits is None else self.tensor_bits,
+            zero_bits=stored.zero_bits if self.zero_bits is None else self.zero_bits,
+        )
