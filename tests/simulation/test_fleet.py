@@ -12,7 +12,7 @@ from bench.fleet_cases import differ, fleet_case, plainly, quickly
 from cotenant.errors import InputError
 from cotenant.policy import admission, ledger, preemption, sharing
 from cotenant.policy.sharing import SLICES, SPATIAL, slowdown, stretched
-from cotenant.simulation import core_steps, fleet, fleet_core, fleet_steps
+from cotenant.simulation import core_steps, costs, fleet, fleet_core, fleet_steps
 from cotenant.simulation import fleet_state as at
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.fleet import Site, merged, simulate
@@ -99,6 +99,8 @@ MUTANTS: list[tuple[Any, FunctionType, Any]] = [
     (fleet_core, fleet_steps.cut_short, lambda state, replica, now, rest: None),
     (fleet_core, fleet_core.keep_pace, lambda *given: None if given[0][given[3], at.PACE] else PACED(*given)),
     (fleet_steps, fleet_steps.queue_again, fleet_steps.queue_up),
+    (fleet_steps, costs.steps_along, lambda until, held, sequences, steps: steps),
+    (fleet_steps, costs.steps_along, lambda until, held, sequences, steps: (until - held) // sequences + 2),
 ]  # fmt: skip
 
 

@@ -47,6 +47,19 @@ def test_every_policy_serves_everybody_and_says_the_same_twice(policy: str) -> N
     assert found == replayed(policy)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nobody_is_busy_for_longer_than_there_is_time(policy: str) -> None:
+    """Also where a model has the work of several cards: its share of them all."""
+    traffic = {**FLEET["models"][0]["traffic"], "requests_per_second": 12}
+    fleet = {
+        **FLEET,
+        "gpus": [{"type": "L40S", "count": 4}],
+        "models": [{**FLEET["models"][0], "traffic": traffic}],
+    }
+    found = cotenant.simulate(fleet, policy=policy, duration="20s")
+    assert all(0 < one.busy <= 1 for one in found.replicas if one.requests)
+
+
 def test_pooled_cards_are_of_one_kind_and_requests_come_by_rate() -> None:
     one_card = {**FLEET, "gpus": [{"type": "L40S", "count": 1}]}
     with pytest.raises(UnsupportedError, match="at least two cards"):
