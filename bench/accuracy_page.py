@@ -69,13 +69,17 @@ def page(parts: Mapping[str, Sequence[Mapping[str, Any]]], wrong: Iterable[Wrong
 
 
 def fresh_logs() -> str:
-    """How the rules did at first sight on logs that they were not written from, and once mended."""
-    fresh: dict[str, Any] = json.loads(_FRESH.read_text(encoding="utf-8"))
-    columns = [column for column in fresh["columns"] if column]
+    """How the rules did at first sight on logs that they were not written from, and once mended: a table for each
+    time that such logs were gathered."""
+    rounds: list[dict[str, Any]] = json.loads(_FRESH.read_text(encoding="utf-8"))
+    return "\n".join(("## Fresh logs\n", *map(_fresh_round, rounds)))
+
+
+def _fresh_round(fresh: Mapping[str, Any]) -> str:
     lines = [
-        f"## Fresh logs\n\n{textwrap.fill(fresh['what'], _LINE)}\n",
-        f"| id | {' | '.join(columns)} |",
-        f"|---|{'---:|' * len(columns)}",
+        f"{textwrap.fill(fresh['what'], _LINE)}\n",
+        f"| id | {' | '.join(fresh['columns'])} |",
+        f"|---|{'---:|' * len(fresh['columns'])}",
         *(f"| {metric} | {' | '.join(cells)} |" for metric, cells in fresh["figures"].items()),
     ]
     return "\n".join((*lines, "", textwrap.fill(fresh["still"], _LINE), ""))
