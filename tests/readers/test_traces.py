@@ -46,7 +46,7 @@ def test_public_traces_are_read_as_they_are() -> None:
         (AZURE + "yesterday,1,1\n", "line 4"),
         (AZURE + "2023-11-16 18:17:03\n", "line 4 .* only 1 column, fewer than the header"),
         (AZURE + "2023-02-29 18:17:03,1,1\n", "no day of the calendar"),
-        (AZURE + "2023-11-16 18:61:03,1,1\n", "line 4 .* '18:61:03' is not a time"),
+        (AZURE + "2023-11-16 18:61:03,1,1\n", "line 4 .* '2023-11-16 18:61:03' is not a time"),
         (AZURE + ",1,1\n", "line 4 .* '' is not a time"),
         (AZURE + "2023-11-16 18:17:03,,1\n", "line 4 .* '' is not a number of tokens"),
         (BURSTGPT + "1e12,ChatGPT,1,1,2,api\n", "lasts 1e.12 s, more than ten years"),
@@ -105,3 +105,22 @@ def test_block_names_are_kept() -> None:
     row = '{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [7, 9]}'
     found = read_trace([row], name="m.jsonl")
     assert (found.blocks, found.block_tokens) == (((7, 9),), 512)
+
+
+def test_a_time_says_how_far_it_is_from_utc() -> None:
+    """As Azure's traces of 2024 do; of two clocks the same moment is the same."""
+    rows = [
+        "2024-05-10 00:00:00.500000+00:00,1,1",
+        "2024-05-10T01:30:00.75+01:30,1,1",
+        "2024-05-09 19:00:01-0500,1,1",
+    ]
+    assert read("\n".join(["time,input tokens,output tokens", *rows]))[0] == (0.0, 0.25, 0.5)
+    with pytest.raises(FormatError, match="is not a time"):
+        read("time,input tokens,output tokens\n2024-05-10 00:00:00.half,1,1\n")
+
+
+def test_a_prompt_is_a_text_whatever_it_says() -> None:
+    rows = ['{"prompt": "20240510", "output_tokens": 3}', '{"prompt": "", "output_tokens": 3}']
+    found = read_trace(rows, name="t.jsonl")
+    assert found.input_tokens == (2, 1)
+    assert found.notes == ("1 prompts have no tokens: counted as one",)

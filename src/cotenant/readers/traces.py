@@ -27,6 +27,7 @@ _LONGEST_LINE = 1_000_000  # a Mooncake request lists its prefix hashes
 _MOST_TOKENS = 10_000_000
 _LONGEST_S = 10 * 366 * 86_400  # a trace that lasts longer has its times in another unit
 _HASHED_TOKENS = 512  # of a Mooncake block (github.com/kvcache-ai/Mooncake, FAST25-release/traces)
+_TEXTS = ("prompt", "text", "textinput")  # names of the input that stand for the text itself
 _NAMES: dict[str, tuple[str, ...]] = {
     "arrival": ("timestamp", "requesttime", "arrivaltime", "arrival", "arrivals", "time"),
     "input": (
@@ -37,9 +38,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "prompttokens",
         "prompttokenscount",
         "promptlen",
-        "prompt",  # from here on the text itself
-        "text",
-        "textinput",
+        *_TEXTS,
     ),
     "output": (
         "generatedtokens",
@@ -51,8 +50,11 @@ _NAMES: dict[str, tuple[str, ...]] = {
         "outputtokenscount",
     ),
 }
-_DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d:\d\d:\d\d)Z?")
-_CLOCK = re.compile(r"(\d{1,6}):([0-5]?\d):([0-5]?\d|60)")
+_WHEN = re.compile(
+    r"(?:(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?=\d\d:\d\d:\d\d))?"
+    r"(?P<hours>\d{1,6}):(?P<minutes>[0-5]?\d):(?P<seconds>[0-5]?\d|60)(?P<part>\.\d+)?"
+    r"(?:Z|(?P<east>[+-])(?P<zone_hours>[01]\d|2[0-3]):?(?P<zone_minutes>[0-5]\d))?"
+)
 _HINT = "a CSV with a header, or JSON lines, with a time and the tokens in and out of each request"
 
 
@@ -179,15 +181,18 @@ def _separator(head: str) -> str:
 
 def _json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
     keys: list[str | None] = []
+    text = False
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             value = _object(line)
-            keys = keys or [None if at is None else list(value)[at] for at in _columns(list(value), name)]
+            if not keys:
+                keys = [None if at is None else list(value)[at] for at in _columns(list(value), name)]
+                text = _plain(keys[1] or "") in _TEXTS
             arrival, given, written = (None if key is None else _named(value, key) for key in keys)
             moment = None if arrival is None and keys[0] is None else _milliseconds(arrival)
-            yield _row(moment, _tokens_of(given), written, _blocks(value.get("hash_ids")))
+            yield _row(moment, _tokens_of(given) if text else given, written, _blocks(value.get("hash_ids")))
         except (ValueError, OverflowError) as error:
             raise _bad_line(name, number, error) from None
 
@@ -211,7 +216,7 @@ def _named(value: dict[str, object], key: str) -> object:
 
 def _columns(header: list[str], name: str) -> tuple[int | None, int, int]:
     """Where the arrival (if any), the input and the output stand."""
-    plain = ["".join(letter for letter in word.lower() if letter.isalnum()) for word in header]
+    plain = [_plain(word) for word in header]
     places = [next((plain.index(word) for word in words if word in plain), None) for words in _NAMES.values()]
     missing = [what for what, place in zip(_NAMES, places, strict=True) if place is None and what != "arrival"]
     if missing:
@@ -221,9 +226,14 @@ def _columns(header: list[str], name: str) -> tuple[int | None, int, int]:
     return arrival, given or 0, written or 0
 
 
+def _plain(word: str) -> str:
+    """A name as `_NAMES` has them."""
+    return "".join(letter for letter in word.lower() if letter.isalnum())
+
+
 def _tokens_of(given: object) -> object:
-    """A count, or the text that it would count: about four characters a token."""
-    return max(1, round(len(given) / 4)) if isinstance(given, str) and not given.strip().isdecimal() else given
+    """Of a text, about one for four characters; of a count, itself."""
+    return (max(1, round(len(given) / 4)) if given else 0) if isinstance(given, str) else given
 
 
 def _blocks(value: object) -> tuple[int, ...]:
@@ -255,32 +265,30 @@ def _number(value: object) -> float:
 
 
 def _seconds(text: object) -> float:
-    """A number of seconds, a clock time or a date with a time."""
+    """A number of seconds, a clock time or a date with a time, in UTC or so far from it (Azure 2024's +00:00)."""
     word = str(text).strip()
     try:
         return float(word)
     except ValueError:
         pass
-    head, _, fraction = word.partition(".")
-    digits = fraction.rstrip("Z")
-    part = float(f"0.{digits}") if digits.isdigit() else 0.0
-    if "-" not in head:
-        return _clock(head) + part
-    match = _DATE.fullmatch(head + ("Z" if fraction.endswith("Z") else ""))
-    if match is None:
-        raise ValueError(f"{word!r} is not a time")
-    year, month, day = (int(piece) for piece in match.group(1, 2, 3))
+    found = _WHEN.fullmatch(word)
+    if found is None:
+        raise ValueError(f"{word[:40]!r} is not a time")
+    clock = [int(found[name]) for name in ("hours", "minutes", "seconds")]
+    east = [int(found[name] or 0) for name in ("zone_hours", "zone_minutes")]
+    away = (east[0] * 3600 + east[1] * 60) * (-1 if found["east"] == "-" else 1)
+    part = float(f"0{found['part'] or ''}")
+    return _midnight(found) + clock[0] * 3600 + clock[1] * 60 + clock[2] - away + part
+
+
+def _midnight(found: re.Match[str]) -> int:
+    """Seconds from 1970 to the day of a date; none for a clock time."""
+    if found["year"] is None:
+        return 0
+    year, month, day = (int(found[name]) for name in ("year", "month", "day"))
     if not (1 <= month <= 12 and 1 <= day <= _days(year, month + 1, 1) - _days(year, month, 1)):
-        raise ValueError(f"{word!r} is no day of the calendar")
-    return _days(year, month, day) * 86_400 + _clock(match.group(4)) + part
-
-
-def _clock(text: str) -> int:
-    match = _CLOCK.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not a time")
-    hours, minutes, seconds = (int(piece) for piece in match.groups())
-    return hours * 3600 + minutes * 60 + seconds
+        raise ValueError(f"{found[0]!r} is no day of the calendar")
+    return _days(year, month, day) * 86_400
 
 
 def _days(year: int, month: int, day: int) -> int:
