@@ -24,6 +24,7 @@ from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
+from cotenant.units import plural
 
 _PLUGIN = "nvidia.com/gpu"
 _TIME_SLICE = "nvidia.com/gpu.shared"
@@ -66,9 +67,8 @@ def time_sliced_files(plan: Plan) -> Files:
                 hint="use --to kubernetes, which names each card",
             )
     time_slices = max(len(cell.launches) for cell in found)
-    notes = (
-        f"configure the device plugin with time-slicing.yaml: {time_slices} slices a card, machines of one card",
-    )
+    slices = plural(time_slices, "slice")
+    notes = (f"configure the device plugin with time-slicing.yaml: {slices} a card, machines of one card",)
 
     def pod(cell: Cell) -> Spec:
         return {"nodeSelector": {"nvidia.com/gpu.count": "1"}, "affinity": _affinity(plan, cell)}

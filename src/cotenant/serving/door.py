@@ -8,6 +8,7 @@ from cotenant.serving.floor import Floor
 from cotenant.serving.replica import Model, State
 from cotenant.serving.settings import SECOND
 from cotenant.serving.waiting import Request
+from cotenant.units import plural
 
 _SERVING = (State.READY, State.SUSPECT, State.DRAINING)
 
@@ -35,7 +36,7 @@ def refusal(floor: Floor, model: Model, request: Request) -> Refuse | None:
     again = retry_after_s(wait, limit)
     return Refuse(
         request.id, 429, "queue_full",
-        f"{model.name}: {model.waiting.count} requests wait, about {wait / SECOND:.1f} s", again,
+        f"{model.name}: {plural(model.waiting.count, 'request')} ahead, about {wait / SECOND:.1f} s", again,
     )  # fmt: skip
 
 

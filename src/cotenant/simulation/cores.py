@@ -18,6 +18,7 @@ from cotenant.simulation.residency import Residency
 from cotenant.simulation.together import cross_cost
 from cotenant.simulation.tokenwise import check_pool
 from cotenant.simulation.tokenwise import serve as serve_tokenwise
+from cotenant.units import plural
 
 COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
 _KNOWN_TO_MANY = ("least-loaded", "round-robin")  # how the fast core of many sends requests
@@ -59,7 +60,7 @@ def serve(
     if jumps and _many_know(conditions) and len(hosts) > 1 and all(_jumps(model, hosts) for model in placed):
         count = sum(len(model.work.requests) for model in placed)
         if crowded.can_serve(count, COMPILE_FROM):
-            progress(f"simulating {count:,} requests on {len(hosts)} replicas")
+            progress(f"simulating {plural(count, 'request')} on {plural(len(hosts), 'replica')}")
             works, places = [model.work.requests for model in placed], [model.hosts for model in placed]
             found = crowded.serve(works, places, hosts, hostings, until, conditions.dispatch.replace("-", "_"))
             return [found[place] for place in range(len(hostings))]

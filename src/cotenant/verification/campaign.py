@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from cotenant.domain.measurement import Measurement
 from cotenant.domain.verification import Ask, Point, Reading, Reply
+from cotenant.units import plural
 from cotenant.verification.ports import Engine, Journal, Load, Stop
 from cotenant.verification.record import point_from, point_record, reading_from, reading_record
 from cotenant.verification.subject import Subject
@@ -222,7 +223,7 @@ def stop_rule(rules: Rules) -> Stop:
     def reason(reading: Reading, replies: Sequence[Reply]) -> str:
         errors = [one for one in replies if one.error]
         if len(errors) > rules.most_errors:
-            return f"{len(errors)} requests failed, the first: {errors[0].error}"
+            return f"{plural(len(errors), 'request')} failed, the first: {errors[0].error}"
         if reading.kv_used is not None and reading.kv_used > rules.max_kv:
             return f"{_FULL} {reading.kv_used:.0%} full, more than {rules.max_kv:.0%}"
         return ""
