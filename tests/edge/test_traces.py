@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.edge.traces import open_trace
-from cotenant.errors import FormatError
+from cotenant.edge.traces import named_traces, open_trace
+from cotenant.errors import FormatError, InputError
 
 TEXT = "time,input_tokens,output_tokens\n1,10,5\n2,20,6\n"
 
@@ -30,3 +30,11 @@ def test_marks_and_line_ends_of_other_systems_are_read(tmp_path: Path, data: str
     place.write_bytes(data.encode())
     found = open_trace(place)
     assert (found.arrivals_s, found.input_tokens, found.output_tokens) == ((0.0, 1.0), (10, 20), (5, 6))
+
+
+def test_a_model_has_one_trace(tmp_path: Path) -> None:
+    place = tmp_path / "t.csv"
+    place.write_text(TEXT)
+    assert list(named_traces([f"a={place}"], ["a", "b"])) == ["a"]
+    with pytest.raises(InputError, match="two traces for 'a'"):
+        named_traces([f"a={place}", f"a={place}"], ["a", "b"])

@@ -53,13 +53,15 @@ def named_traces(
 ) -> dict[str, Trace]:
     """Traces by model, from a mapping or from ``NAME=FILE`` words; a bare FILE where there is one model.
 
-    Raises InputError for a model that is not among `names`, and as `open_trace` does.
+    Raises InputError for a model that is not among `names` or has two traces, and as `open_trace` does.
     """
     pairs = traces.items() if isinstance(traces, Mapping) else [_pair(word, names) for word in traces]
     found: dict[str, Trace] = {}
     for name, source in pairs:
         if name not in names:
             raise InputError(f"no model {name!r} for this trace", hint=f"one of {', '.join(names)}")
+        if name in found:
+            raise InputError(f"two traces for {name!r}", hint="name one a model; several are joined in one file")
         found[name] = source if isinstance(source, Trace) else open_trace(source)
         if not found[name].timed:
             raise InputError(
