@@ -60,7 +60,11 @@ def estimate(model: Path, context: int) -> Estimate:
     """Of a server with that context, one slot, small batches."""
     import cotenant
 
-    told = {"n_gpu_layers": 0, "ubatch_size": 64, "batch_size": 64, "parallel": 1, "ctx_size": context}
+    told: dict[str, object] = {
+        "n_gpu_layers": 0, "ubatch_size": 64, "batch_size": 64, "parallel": 1, "ctx_size": context,
+    }  # fmt: skip
+    if kind := programs.kind("llama.cpp"):
+        told["program"] = kind
     return cotenant.estimate(str(model), gpu="RTX-3090", engine="llama.cpp", options=told, calibration=False)
 
 
