@@ -265,3 +265,22 @@ def test_a_card_that_no_line_names_is_taken_for_one_of_nvidia() -> None:
     told = next(one for one in cotenant.explain(LOGS / "vllm-co-located.log").assumed if "names no card" in one)
     name = told.split(": ", 1)[1].split(" assumed", 1)[0]
     assert find_gpu(name).vendor == "NVIDIA"
+
+
+def test_llama_cpp_says_what_stood_before_an_allocation_failed() -> None:
+    """What is printed first of the model, the cache and the compute buffers."""
+    lines = [
+        "load_tensors:      CUDA0 model buffer size =  3393.11 MiB",
+        "llama_kv_cache:      CUDA0 KV buffer size =   160.00 MiB",
+        "sched_reserve:      CUDA0 compute buffer size =  8127.01 MiB",
+    ]
+    said = (
+        "after the weights were loaded",
+        "after the KV cache was reserved",
+        "after the buffers had been reserved",
+    )
+    for count, words in enumerate(said, start=1):
+        log = "\n".join(["build: 9849 (799fcc04a)", *lines[:count], "CUDA error: out of memory"])
+        found = cotenant.explain(log)
+        assert found.verdict == "oom"
+        assert words in found.cause

@@ -162,6 +162,10 @@ def _when(found: Measurement, failure: Failure) -> str:
     before = {figure.name for figure in found.figures if figure.line < failure.line}
     if "cudagraph_gib" in before:
         return "while serving, after everything had been reserved"
+    if "compute_buffer_mib" in before:  # llama.cpp's last buffer; a failed one of them is of another context
+        return "after the buffers had been reserved"
+    if before & {"kv_buffer_mib", "kv_total_mib"}:
+        return "after the KV cache was reserved"
     if before & {"kv_cache_tokens", "gpu_blocks"}:
         return "after the KV cache was reserved, while graphs were captured or requests served"
     if before & {"weights_gib", "model_buffer_mib"}:
