@@ -79,11 +79,40 @@ def test_a_missed_slo_is_status_3(run: Run) -> None:
     assert "SLO missed by chat" in answer.out
 
 
+def test_where_nobody_is_answered_nothing_holds(run: Run) -> None:
+    answer = run("simulate", RAW, "--duration", "5s", "--timeout", "1ms")
+    assert answer.status == 3
+    assert "clients left before their answer was whole" in answer.out
+
+
+def test_a_replica_that_is_away_is_the_reason(run: Run) -> None:
+    answer = run("simulate", RAW, "--duration", "5s", "--fail", "scorer@0s+1000000s")
+    assert answer.status == 3
+    assert "no replica of it was up" in " ".join(answer.out.split())
+
+
+def test_models_that_fit_no_card_find_no_replica_under_any_policy(run: Run, tmp_path: Path) -> None:
+    fleet = tmp_path / "large.yaml"
+    fleet.write_text(
+        "engine: vllm\ngpus: [{type: L4, count: 2}]\nmodels:\n"
+        "  - {name: a, model: meta-llama/Llama-3.1-70B-Instruct, quantization: [bf16],"
+        " traffic: {requests_per_second: 0.1, "
+        "input_tokens: {p50: 99, p95: 200}, output_tokens: {p50: 9, p95: 20}}}\n"
+    )
+    for policy in ("static", "swap", "token"):
+        answer = run("simulate", str(fleet), "--duration", "20s", "--policy", policy)
+        assert answer.status == 3, answer.err
+        assert "found no replica" in answer.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("simulate", RAW, "--policy", "magic"), "no policy 'magic'"),
         (("simulate", RAW, "--duration", "5"), "5"),
+        (("simulate", RAW, "--compare", "static,static"), "static is compared with itself"),
+        (("simulate", RAW, "--fail", "mtbf:2h+10s", "--fail", "mtbf:1h+10s"), "two of mtbf"),
+        (("simulate", RAW, "--arrivals", "on-off:0s/0s"), "a spell above zero"),
         (("simulate", RAW, "--trace", "x=nowhere.csv"), "which model"),
         (("workload", "nowhere.csv"), "no trace at nowhere.csv"),
         (("workload", RAW), "no column for"),

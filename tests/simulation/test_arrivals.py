@@ -11,7 +11,7 @@ import pytest
 from cotenant.domain.workload import Lengths, Trace, Traffic
 from cotenant.errors import InputError
 from cotenant.simulation.arrivals import by_hour, gamma, on_off, poisson
-from cotenant.simulation.draws import Draws, logarithm
+from cotenant.simulation.draws import Draws, exponential, logarithm
 from cotenant.simulation.workload import workload
 
 
@@ -119,3 +119,20 @@ def test_a_trace_comes_as_it_came() -> None:
 def test_nonsense_is_refused(make: object) -> None:
     with pytest.raises(InputError):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("x", [-800.0, -50.5, -1.0, -0.3, 0.0, 1e-9, 0.7, 30.0])
+def test_the_exponential_is_one(x: float) -> None:
+    assert exponential(x) == pytest.approx(math.exp(x), rel=1e-14 * max(1.0, abs(x)), abs=1e-320)
+
+
+def test_normal_draws_are_normal() -> None:
+    draws = Draws(4)
+    found = [draws.normal() for _ in range(20_000)]
+    assert mean(found) == pytest.approx(0.0, abs=0.03)
+    assert pstdev(found) == pytest.approx(1.0, rel=0.02)
+    assert sum(one > 1.6448536 for one in found) / 20_000 == pytest.approx(0.05, abs=0.006)
+    assert [round(one, 12) for one in [Draws(9).normal(), Draws(9, 1).normal()]] == NORMALS
+
+
+NORMALS = [0.687349321634, 1.096841945752]

@@ -97,6 +97,8 @@ def simulate_many(
         raise InputError("a policy and a seed at least are needed")
     for policy in policies:
         check_policy(policy)
+        if list(policies).count(policy) > 1:
+            raise InputError(f"{policy} is compared with itself", hint="name each policy once")
     how = arrivals_from(arrivals)
     found, question = plan_and_fleet(fleet) or (None, load_fleet(fleet))  # type: ignore[arg-type]
     question = with_arrivals(question, how)

@@ -123,7 +123,8 @@ def command(
     """Plan FLEET, then replay its traffic token by token: TTFT, TPOT, goodput, KV high water, preemptions.
 
     A plan's own JSON (cotenant plan FLEET -o PLAN) is replayed as it stands. Exit status 3 when there is no plan,
-    or when an SLO is missed (with --compare: by every policy; with --seeds: from any seed).
+    when an SLO is missed, or when requests of a model wait to the end or none of them is answered (with --compare:
+    under every policy; with --seeds: from any seed).
     """
     from cotenant import api
     from cotenant.simulation.conditions import conditions_of
@@ -171,7 +172,8 @@ def _show(found: Sequence[Replay], *, seeds: int, compared: bool, as_json: bool)
 
 
 def _holds(replay: Replay) -> bool:
-    return replay.slo_held and not any(model.unfinished for model in replay.models)
+    answered = all(model.finished or not model.requests for model in replay.models)
+    return replay.slo_held and answered and not any(model.unfinished for model in replay.models)
 
 
 def _command(name: str) -> str:

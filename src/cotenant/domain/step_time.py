@@ -65,7 +65,9 @@ class StepTimes:
     has a row for each number of sequences, 1, 2 ...: its lines follow each other by total context; those of
     `prefill` by tokens. `batch_range`, `context_range` (tokens a sequence) and `prefill_range` (tokens) say where
     the lines were drawn. Beyond them nothing ends: more sequences have the last row, more tokens the last line of
-    theirs, fewer the first. A true time lies in [low, high] x the value nine times in ten.
+    theirs, fewer the first. That is right to a per cent where nothing bends there, and off by 40 % for 64 times as
+    many sequences of a model with windows: draw them to what is asked. A true time lies in [low, high] x the
+    value nine times in ten.
     """
 
     decode: tuple[Row, ...]
@@ -81,8 +83,8 @@ class StepTimes:
     why: str = ""
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
-        """Seconds of one decode step of `batch` sequences (the row of the whole number nearest to it) that hold
-        `context_tokens` in all."""
+        """Seconds of one decode step of `batch` sequences (the row of the whole number nearest to it: only whole
+        ones are right, the roofline has those between) that hold `context_tokens` in all."""
         row = self.decode[min(max(round(batch), 1), len(self.decode)) - 1]
         return _along(row, context_tokens) + self.per_sequence_s * batch
 

@@ -118,6 +118,7 @@ def arrivals_from(text: str | None) -> Arrivals | None:
         on_s, off_s = (parse_seconds(part.strip()) for part in rest.split("/"))
         if on_s > 0:
             return Arrivals("on-off", on_s=on_s, off_s=off_s)
+        raise _fault("arrivals", text, "a spell above zero in which requests come, as in on-off:30s/90s")
     raise _fault("arrivals", text, "poisson, gamma:2 (0.05 to 50) or on-off:30s/90s")
 
 

@@ -34,6 +34,10 @@ def conditions_of(
     outages, breakdowns = [], None
     for word in fail:
         if word.startswith(f"{RANDOM}:"):
+            if breakdowns is not None:
+                raise InputError(
+                    f"two of {RANDOM}, the second {word!r}", hint="all replicas break down alike: name one"
+                )
             breakdowns = Breakdowns(*_spans(word, word.partition(":")[2]))
         else:
             name, at, rest = word.rpartition("@")

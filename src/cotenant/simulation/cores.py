@@ -36,8 +36,10 @@ def pooled(
     span_s: float, cards: int,
 ) -> list[Outcome]:  # fmt: skip
     """All models on all cards; a model's first hosting says how it runs on one of them, and stands for it."""
-    cards = check_pool(plan, hostings, any(model.work.users for model in models), cards)
     placed = [model for model in models if model.hosts]
+    if not placed:  # nothing fits a card: as under any other policy, its requests find no replica
+        return []
+    cards = check_pool(plan, hostings, any(model.work.users for model in models), cards)
     found = serve_tokenwise(
         policy, cards, [one.work.requests for one in placed], [hostings[one.hosts[0]] for one in placed],
         [one.request.slo for one in placed], longest_s(span_s),

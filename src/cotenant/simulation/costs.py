@@ -14,6 +14,7 @@ from cotenant.simulation.load import NEVER
 FS_PER_NS = 1_000_000
 NS_PER_S = 1_000_000_000
 FS_PER_S = FS_PER_NS * NS_PER_S
+_BITS = 32
 
 Line = tuple[int, int, int]
 """(until, base, each): up to `until` tokens, base + each x tokens."""
@@ -98,7 +99,11 @@ def _whole_row(row: Iterable[Times]) -> Row:
 
 
 def _whole(seconds: float) -> int:
-    return max(0, round(seconds * FS_PER_S))
+    """To 32 bits: the C library's powers, which the roofline takes, may differ in the last of 53 between machines,
+    and a step of 10 ms would show that as a femtosecond once in a few hundred times."""
+    found = max(0, round(seconds * FS_PER_S))
+    least = max(0, found.bit_length() - _BITS)
+    return (found + (1 << least >> 1)) >> least << least
 
 
 def line_at(packed: Any, start: int, row: int, tokens: int) -> int:

@@ -1,16 +1,14 @@
 """Random numbers that are the same on every machine: raw bits of a named generator, then arithmetic of our own.
 
 A library may change how it shapes its bits from one release to the next, and the C library's logarithm may differ
-in its last bit; sums, products and quotients of doubles may not (IEEE 754).
+in its last bit; sums, products, quotients and square roots of doubles may not (IEEE 754).
 """
 
 from __future__ import annotations
 
-from math import exp, frexp, sqrt
+from math import frexp, ldexp, sqrt
 
 import numpy as np
-
-from cotenant.estimation.normal import normal_quantile
 
 _LN2 = 0.6931471805599453
 
@@ -33,14 +31,22 @@ class Draws:
         """Mean 1."""
         return -logarithm(self.uniform())
 
+    def normal(self) -> float:
+        """Mean 0, variance 1, by Marsaglia's polar method (1964)."""
+        while True:
+            x, y = 2 * self.uniform() - 1, 2 * self.uniform() - 1
+            square = x * x + y * y
+            if 0 < square < 1:
+                return x * sqrt(-2 * logarithm(square) / square)
+
     def gamma(self, shape: float) -> float:
         """Mean `shape`, variance `shape`: Marsaglia and Tsang (2000); below 1 by the power of a uniform."""
         if shape < 1:
-            return self.gamma(shape + 1) * exp(logarithm(self.uniform()) / shape)
+            return self.gamma(shape + 1) * exponential(logarithm(self.uniform()) / shape)
         d = shape - 1 / 3
         c = 1 / sqrt(9 * d)
         while True:
-            x = normal_quantile(self.uniform())
+            x = self.normal()
             root = 1 + c * x
             v = root * root * root
             if v > 0 and logarithm(self.uniform()) < 0.5 * x * x + d - d * v + d * logarithm(v):
@@ -58,3 +64,15 @@ def logarithm(x: float) -> float:
         total += term / odd
         term *= square
     return 2 * total + exponent * _LN2
+
+
+def exponential(x: float) -> float:
+    """e to the `x` by basic arithmetic: its series within half a halving of 0, then halved or doubled exactly."""
+    halvings = round(x / _LN2)
+    if halvings < -1100:
+        return 0.0
+    rest, term, total = x - halvings * _LN2, 1.0, 1.0
+    for number in range(1, 20):
+        term *= rest / number
+        total += term
+    return ldexp(total, halvings)

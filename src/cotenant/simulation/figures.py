@@ -101,7 +101,8 @@ def warnings_of(
     warnings = [f"{model.request.name}: {text}" for model in models for text in model.work.warnings]
     for number, (model, one) in enumerate(zip(models, found, strict=True)):
         retried = away.retried.get(number, 0)
-        warnings += remarks(one, model.work.requests, placed=bool(model.hosts), retried=retried)
+        down = all(host in away.away for host in model.hosts)
+        warnings += remarks(one, model.work.requests, placed=bool(model.hosts), down=down, retried=retried)
     failed = {ids[place]: count for place, count in sorted(away.failures.items())}
     return [*warnings, *failures(failed), *overload(end_s, span_s)]
 
