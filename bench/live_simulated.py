@@ -18,7 +18,6 @@ from statistics import median
 
 from bench import live_told
 from bench.live_case import Gateway
-from bench.live_held import Held
 from bench.live_swaps import NAMES, TOKENS_OUT, Mix, Served, Stays, ask, gateway, p95_of
 from bench.live_told import TimedResident, Told
 from bench.table import CannotRunError
@@ -26,7 +25,7 @@ from cotenant.simulation.costs import FS_PER_S, StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Requests
 from cotenant.simulation.replica import Replica
-from cotenant.simulation.residency import State
+from cotenant.simulation.residency import Residency, State
 
 SETTINGS: tuple[Stays, ...] = (
     (0.0, 9.0, 0.0),
@@ -158,7 +157,7 @@ def simulate(mix: Mix, measured: Mapping[str, Profile], seed: int) -> tuple[int,
     stay, patience, hold = (round(one * FS_PER_S) for one in mix.settings)
     if mix.users:  # between an answer and the next question a model is idle for a moment, and may go
         patience = min(patience, max(stay, hold))
-    run(hosts, streams, residency=Held(residents, {"box": 1}, patience, stay, hold_fs=hold))
+    run(hosts, streams, residency=Residency(residents, {"box": 1}, patience, stay, hold_fs=hold))
     p95 = {}
     for name, host, stream in zip(NAMES, hosts, streams, strict=True):
         came = stream.came_ns or stream.requests.arrival_ns.tolist()

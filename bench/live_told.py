@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.live_held import Held
 from bench.live_swaps import NAMES, Stays
 from cotenant.simulation.costs import FS_PER_S, StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Requests, Status
 from cotenant.simulation.replica import Replica
 from cotenant.simulation.replica import Sequence as Running
-from cotenant.simulation.residency import Resident, State
+from cotenant.simulation.residency import Residency, Resident, State
 
 _TICK_FS = FS_PER_S // 1000  # requests that come meanwhile join at the next one
 _SLOTS = 2
@@ -134,7 +133,7 @@ def replay(told: Mapping[str, Told], settings: Stays) -> list[tuple[float, str]]
     residents[0].state = State.AWAKE
     residents[0].spells_fs.append([0, 0])
     stay, patience, hold = (round(one * FS_PER_S) for one in settings)
-    run(hosts, streams, residency=Held(residents, {"box": 1}, patience, stay, hold_fs=hold))
+    run(hosts, streams, residency=Residency(residents, {"box": 1}, patience, stay, hold_fs=hold))
     woken = [
         (spell[0] / FS_PER_S, name)
         for name, one in zip(NAMES, residents, strict=True)

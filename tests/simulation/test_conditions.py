@@ -197,6 +197,7 @@ def test_conditions_as_they_are_written() -> None:
     assert 8 <= len(away) <= 25  # two replicas, seven spells of two hours each
     assert all(one.from_fs < one.until_fs for one in away)
     assert conditions_of() == Conditions()
+    assert conditions_of(residency="2s", hold="1500ms") == Conditions(residency_s=2.0, hold_s=1.5)
 
 
 def test_outages_of_one_replica_that_overlap_are_one() -> None:
@@ -209,7 +210,7 @@ def test_outages_of_one_replica_that_overlap_are_one() -> None:
     [
         {"fail": ["chat-0"]}, {"fail": ["chat-0@5s"]}, {"fail": ["@5s+5s"]}, {"fail": ["a@-5s+5s"]},
         {"fail": ["mtbf:0s+5s"]}, {"fail": ["mtbf:2h"]}, {"fail": ["a@5s+0s"]}, {"timeout": "0s"},
-        {"residency": "-1s"}, {"dispatch": "random"}, {"preempt": "first"},
+        {"residency": "-1s"}, {"hold": "-1s"}, {"hold": "soon"}, {"dispatch": "random"}, {"preempt": "first"},
     ],
 )  # fmt: skip
 def test_what_is_no_condition_is_refused(words: dict[str, object]) -> None:

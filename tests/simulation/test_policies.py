@@ -93,3 +93,20 @@ def test_round_robin_goes_to_the_fast_core_of_many(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("cotenant.simulation.cores.COMPILE_FROM", 1)
     monkeypatch.setattr("cotenant.simulation.cores.run", None)  # the plain kernel is not asked
     assert cotenant.simulate(fleet, **how) == plain
+
+
+def test_a_hold_loads_models_less_often_at_later_answers() -> None:
+    """Both on one card, by turns, seldom asked: fewer wakes, and everybody is answered, later by the hold."""
+    size = {"parameters": "14B", "layers": 40, "kv_heads": 8, "head_dim": 128}
+    few = {"requests_per_second": 0.2, "output_tokens": {"p50": 10, "p95": 20, "max": 100}}
+    models = [{**one, "model": size, "traffic": {**one["traffic"], **few}} for one in FLEET["models"]]
+    fleet = {**FLEET, "gpus": [{"type": "L40S", "count": 1}], "models": models}
+    wakes, worst = [], []
+    for hold in ("0s", "8s"):
+        held = conditions_of(residency="0s", hold=hold)
+        found = cotenant.simulate(fleet, policy="swap", duration="120s", conditions=held)
+        assert all(model.finished == model.requests for model in found.models)
+        wakes.append(sum(one.wakes for one in found.replicas))
+        worst.append([model.ttft_s.p95 for model in found.models if model.ttft_s is not None])
+    assert 2 <= wakes[1] < wakes[0]
+    assert all(first + 4 < second < first + 9 for first, second in zip(*worst, strict=True))

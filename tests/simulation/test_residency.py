@@ -92,6 +92,41 @@ def test_models_asked_by_turns_stay_for_a_while() -> None:
     assert sum(staying) < sum(thrashing) / 1.5
 
 
+def held(
+    loads: list[Requests], hold_ns: int, priorities: tuple[int, ...] = (0, 0)
+) -> tuple[list[list[int]], list[int]]:
+    """When each answer is whole and how often each model woke; there is room for one."""
+    hosts = [Host(Replica(load, LIMITS, EVEN), ("card",)) for load in loads]
+    residents = [
+        Resident(host.replica, host.cards, 10, 1, 100 * UNIT, 20 * UNIT, priority=priority)
+        for host, priority in zip(hosts, priorities, strict=True)
+    ]
+    streams = [Stream(load, (place,)) for place, load in enumerate(loads)]
+    run(hosts, streams, residency=Residency(residents, {"card": 12}, 0, hold_fs=hold_ns * UNIT))
+    ends = [host.replica.outcome(0, 0).finish_ns.tolist() for host in hosts]
+    return ends, [one.wakes for one in residents]
+
+
+def test_an_idle_model_goes_once_a_request_has_waited_for_the_hold() -> None:
+    """Idle since 120, asked for room at 130: it leaves at once, or at 130 + 300; then 20, 100 and 20."""
+    assert held([requests(0), requests(130)], 0)[0] == [[120], [130 + 140]]
+    assert held([requests(0), requests(130)], 300)[0] == [[120], [130 + 300 + 140]]
+
+
+def test_what_is_asked_of_a_held_model_needs_no_swap_of_its_own() -> None:
+    """The first model is asked again at 200, while the other's request waits: answered at once, a wake fewer."""
+    loads = [requests(0, 200), requests(130)]
+    assert held(loads, 0) == ([[120, 270 + 140], [270]], [2, 1])
+    assert held(loads, 300) == ([[120, 220], [570]], [1, 1])
+
+
+def test_a_hold_is_a_busy_models_patience_too_and_a_higher_priority_waits_for_none() -> None:
+    """Patience is 0; the first model writes until 450: its turn ends at the hold, between two steps."""
+    loads = [requests(0, 150, tokens=30), requests(130)]
+    assert held(loads, 0)[0][1][0] < held(loads, 200)[0][1][0]
+    assert held([requests(0), requests(130)], 300, (0, 1))[0] == [[120], [130 + 140]]
+
+
 def test_a_higher_priority_waits_for_no_residency() -> None:
     ends = []
     for priority in (0, 1):

@@ -113,6 +113,31 @@ def test_without_patience_a_busy_model_makes_room_at_once() -> None:
     assert router.floor.replicas[0].state.name == "DRAINING"
 
 
+@pytest.mark.parametrize("hold", [0, 1, 40, 700])
+def test_an_idle_model_is_held_as_long_as_in_the_gateway(hold: int) -> None:
+    """Asked for its room at 205, it goes at 205 and the hold: neither before nor later."""
+    loads = [Requests.of([0], [4], [2]), Requests.of([205], [4], [2])]
+    hosts = [Host(Replica(load, LIMITS, EVEN), ("card",)) for load in loads]
+    residents = [Resident(host.replica, host.cards, 10, 0, UNIT, UNIT) for host in hosts]
+    streams = [Stream(load, (place,)) for place, load in enumerate(loads)]
+    run(hosts, streams, residency=Residency(residents, {"card": 10}, 0, hold_fs=hold * UNIT))
+    assert residents[0].spells_fs[0][-1] == (205 + hold + 1) * UNIT  # to fall asleep takes 1
+    router = Router(
+        [Hosted(f"r{place}", f"m{place}", (0,), 10, 4, load_ns=1) for place in (0, 1)],
+        [Served("m0"), Served("m1")], (10,), Settings(patience_ns=0, residency_ns=0, hold_ns=hold),
+    )  # fmt: skip
+    router.arrived(0, 0, "m0")
+    router.up(1, 0, 1)
+    router.finished(21, 0)
+    router.arrived(205, 1, "m1")
+    if hold:
+        router.tick(205 + hold - 1)
+        assert not any(isinstance(one, Stop) for one in router.take())
+        assert router.next_ns() == 205 + hold
+        router.tick(205 + hold)
+    assert [one.replica for one in router.take() if isinstance(one, Stop)] == [0]
+
+
 def test_policies_say_who_makes_room() -> None:
     assert {policy for policy, (_, rule) in SWAPS.items() if rule == RECENT} == {"swap-lru", "restart-lru"}
     assert {mode for mode, _ in SWAPS.values()} == {"sleep-1", "sleep-2", "restart"}

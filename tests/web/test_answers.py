@@ -71,7 +71,7 @@ def test_a_replay_under_conditions_is_the_command_lines(page: Page) -> None:
     fleet = str(ROOT / "examples" / "raw-figures.yaml")
     asked: dict[str, Any] = {
         "arrivals": "gamma:3", "timeout": "20s", "residency": "2s", "dispatch": "best-fit", "preempt": "cheapest",
-        "patience": "3s", "policy": "swap", "fail": ["mtbf:60s+5s"], "duration": "40s", "seed": 5,
+        "patience": "3s", "hold": "1s", "policy": "swap", "fail": ["mtbf:60s+5s"], "duration": "40s", "seed": 5,
     }  # fmt: skip
     words = [word for key, value in asked.items() if key != "fail" for word in (f"--{key}", str(value))]
     theirs = printed("simulate", fleet, *words, "--fail", "mtbf:60s+5s")

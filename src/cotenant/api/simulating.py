@@ -42,10 +42,10 @@ def simulate(
     ``spatial`` multiprocessors too; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if alone,
     and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
     `patience`. `conditions` (`cotenant.simulation.conditions.conditions_of`): clients that leave, replicas that
-    fail, how long a model stays awake, who takes a request, who gives way. Step times follow what was measured,
-    unless `calibration` is false, and are combined with AIConfigurator's where it is installed, unless
-    `aiconfigurator` is false. Raises InputErrors and its kin for bad input; a model without a place has all
-    its requests unfinished.
+    fail, how long a model stays awake and an idle one is held, who takes a request, who gives way. Step times
+    follow what was measured, unless `calibration` is false, and are combined with AIConfigurator's where it is
+    installed, unless `aiconfigurator` is false. Raises InputErrors and its kin for bad input; a model without a
+    place has all its requests unfinished.
     """
     (found,) = simulate_many(
         fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, arrivals=arrivals,

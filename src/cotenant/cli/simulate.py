@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _COMPARED = "static,elastic,swap,restart"
 _NAMED = (
-    "policy", "compare", "duration", "arrivals", "seed", "seeds", "patience", "residency", "timeout", "dispatch",
-    "preempt",
+    "policy", "compare", "duration", "arrivals", "seed", "seeds", "patience", "residency", "hold", "timeout",
+    "dispatch", "preempt",
 )  # fmt: skip
 """Options that a report repeats."""
 
@@ -68,6 +68,10 @@ _NAMED = (
 @click.option(
     "--residency", default="5s", show_default=True, metavar="TIME",
     help="How long a model that takes turns stays at least.",
+)  # fmt: skip
+@click.option(
+    "--hold", default="0s", show_default=True, metavar="TIME",
+    help="How long a request waits before an idle model makes room.",
 )  # fmt: skip
 @click.option("--timeout", metavar="TIME", help="Clients leave that long after they came, answered or not.")
 @click.option(
@@ -108,6 +112,7 @@ def command(
     policy: str,
     patience: str,
     residency: str,
+    hold: str,
     timeout: str | None,
     fail: tuple[str, ...],
     dispatch: str,
@@ -130,7 +135,9 @@ def command(
     from cotenant.simulation.conditions import conditions_of
 
     check_outputs(html=html)
-    conditions = conditions_of(timeout=timeout, fail=fail, residency=residency, dispatch=dispatch, preempt=preempt)
+    conditions = conditions_of(
+        timeout=timeout, fail=fail, residency=residency, hold=hold, dispatch=dispatch, preempt=preempt
+    )
     policies = [policy] if compare is None else [word.strip() for word in compare.split(",")]
     with progress() as report:
         found = api.simulate_many(

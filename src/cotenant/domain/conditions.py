@@ -25,8 +25,8 @@ class Breakdowns:
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """`timeout_s`: how long a client waits for its whole answer (None: for ever). `residency_s`: how long a model
-    that takes turns stays at least. `dispatch`: least-loaded, round-robin or best-fit. `preempt`: latest (as
-    engines do) or cheapest (to compute again)."""
+    that takes turns stays at least; `hold_s`: how long a request waits before an idle one makes room. `dispatch`:
+    least-loaded, round-robin or best-fit. `preempt`: latest (as engines do) or cheapest (to compute again)."""
 
     timeout_s: float | None = None
     outages: tuple[Outage, ...] = ()
@@ -34,6 +34,7 @@ class Conditions:
     residency_s: float = 5.0
     dispatch: str = "least-loaded"
     preempt: str = "latest"
+    hold_s: float = 0.0
 
     @property
     def fails(self) -> bool:

@@ -26,6 +26,7 @@ def conditions_of(
     residency: str = "5s",
     dispatch: str = "least-loaded",
     preempt: str = "latest",
+    hold: str = "0s",
 ) -> Conditions:
     """From words. Raises InputError for what is none of them."""
     for what, word, known in (("dispatch", dispatch, DISPATCHES), ("preempt", preempt, PREEMPTS)):
@@ -47,10 +48,12 @@ def conditions_of(
     waits = None if timeout is None else parse_seconds(timeout)
     if waits is not None and not 0 < waits < 1e8:
         raise InputError(f"a timeout above zero is needed, not {timeout}")
-    stays = parse_seconds(residency)
-    if not 0 <= stays < 1e8:
-        raise InputError(f"a residency of zero or more is needed, not {residency}")
-    return Conditions(waits, tuple(outages), breakdowns, stays, dispatch, preempt)
+    spans = {}
+    for what, word in (("residency", residency), ("hold", hold)):
+        spans[what] = parse_seconds(word)
+        if not 0 <= spans[what] < 1e8:
+            raise InputError(f"a {what} of zero or more is needed, not {word}")
+    return Conditions(waits, tuple(outages), breakdowns, spans["residency"], dispatch, preempt, spans["hold"])
 
 
 def _spans(word: str, text: str, *, least: float = 1.0) -> tuple[float, float]:

@@ -2,12 +2,12 @@
 
 A request for a model that sleeps wakes it, if its cards have room. If not, others make room, chosen by a rule of
 `policy.eviction` (the gateway's, unless another one is named), and nobody where all of them would not be enough:
-at once where they have no work, and after `patience` where they do, so that a busy card does not spend its time
-loading (thrash). Nobody makes room before it was awake for `minimum`, idle or not: two models that are asked
-by turns would be loaded by turns. Who makes room takes no new requests, finishes what runs, and sleeps; its queue
-waits. Of several models that want to wake, the one of the highest priority comes first, then the one with the
-oldest request, and nobody overtakes it on its cards. A higher priority waits for no lower one, and a lower one
-sends no busy higher one away (`policy.turns`, as the gateway has it).
+once that request has waited for `hold` where they have no work, and for `patience` where they do, so that a busy
+card does not spend its time loading (thrash). Nobody makes room before it was awake for `minimum`, idle or not:
+two models that are asked by turns would be loaded by turns. Who makes room takes no new requests, finishes what
+runs, and sleeps; its queue waits. Of several models that want to wake, the one of the highest priority comes
+first, then the one with the oldest request, and nobody overtakes it on its cards. A higher priority waits for no
+lower one, and a lower one sends no busy higher one away (`policy.turns`, as the gateway has it).
 """
 
 from __future__ import annotations
@@ -69,21 +69,26 @@ class Resident:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Residency:
-    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs` and `minimum_fs` as above; `rule`
-    says who makes room (`policy.eviction`)."""
+    """The models of all swapping cards. `capacity_bytes` by card; `patience_fs`, `minimum_fs` and `hold_fs` as
+    above; `rule` says who makes room (`policy.eviction`)."""
 
     residents: Sequence[Resident]
     capacity_bytes: Mapping[object, int]
     patience_fs: int
     minimum_fs: int = 0
     rule: int = WORTH
+    hold_fs: int = 0
 
     def next_change(self, now: int) -> int | None:
         """When the next model has woken, has fallen asleep or may be sent to sleep."""
         changing = (State.WAKING, State.FALLING_ASLEEP)
         moments = [one.until_fs for one in self.residents if one.state in changing]
-        if any(one.state is State.ASLEEP and one.replica.has_work for one in self.residents):
+        sleepers = [one for one in self.residents if one.state is State.ASLEEP and one.replica.has_work]
+        if sleepers:
             moments += [one.since_fs + self.minimum_fs for one in self.residents if one.state is State.AWAKE]
+        if self.hold_fs:  # who is idle ends no step at which it would be asked to go
+            oldest = (one.replica.oldest_ns for one in sleepers)
+            moments += [since * FS_PER_NS + self.hold_fs for since in oldest if since is not None]
         return min((moment for moment in moments if moment > now), default=None)
 
     def update(self, now: int) -> None:
@@ -153,6 +158,7 @@ class Residency:
             wait=_waited(comer, now),
             own_wait=_waited(one, now),
             patience=self.patience_fs,
+            hold=self.hold_fs,
         )
 
     def _make_room(self, card: object, comer: Resident, goes: list[int], now: int) -> bool:

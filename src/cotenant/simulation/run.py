@@ -56,7 +56,7 @@ def replay(
     works = [owner[place].work.requests for place in range(len(hostings))]
     hosts = hosts_of(policy, works, hostings, preempts_cheapest=conditions.preempt == "cheapest")
     priorities = [owner[place].request.priority for place in range(len(hostings))]
-    residency = _residency(policy, plan, hosts, hostings, priorities, Stays(patience_s, conditions.residency_s))
+    residency = _residency(policy, plan, hosts, hostings, priorities, _stays(patience_s, conditions))
     ids = [one.id for one in hostings]
     away = Outages(outages(conditions, ids, seed=seed, until_s=cores.longest_s(span)))
     if policy in TOKENWISE:
@@ -100,6 +100,10 @@ def _residency(
     if policy == "static":
         return residency_of(plan, hosts, hostings, priorities=priorities, stays=stays)
     return None
+
+
+def _stays(patience_s: float, conditions: Conditions) -> Stays:
+    return Stays(patience_s, conditions.residency_s, conditions.hold_s)
 
 
 def check_conditions(conditions: Conditions, policy: str, turns: bool) -> None:

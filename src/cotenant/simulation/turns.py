@@ -2,7 +2,7 @@
 
 Under a plan, each group of turns has the memory of its own cards to itself, as the plan granted it: what its
 largest member takes beside the others asleep; the others keep their place. It runs as `cotenant serve` runs it:
-with its patience, its least stay and its rule of who makes room. Policies:
+with its patience, its hold, its least stay and its rule of who makes room. Policies:
 
     swap, swap-2, restart    as serve would, in that mode (`estimation.swapping`)
     swap-lru                 the longest idle makes room, whole models move to host memory and back (Run:ai)
@@ -39,15 +39,17 @@ _AT_ONCE_FS = 1
 
 @dataclass(frozen=True, slots=True)
 class Stays:
-    """How long a request waits before a busy model makes room, and how long a model stays at least."""
+    """How long a request waits before a busy model makes room, how long a model stays at least, and how long a
+    request waits before an idle one makes room."""
 
     patience_s: float = 0.0
     minimum_s: float = 0.0
+    hold_s: float = 0.0
 
     def residency(self, residents: Sequence[Resident], capacity: dict[object, int], rule: int) -> Residency:
         """Of these residents, everybody asleep."""
-        patience, minimum = round(self.patience_s * FS_PER_S), round(self.minimum_s * FS_PER_S)
-        return Residency(residents, capacity, patience, minimum, rule)
+        patience, minimum, hold = (round(one * FS_PER_S) for one in (self.patience_s, self.minimum_s, self.hold_s))
+        return Residency(residents, capacity, patience, minimum, rule, hold)
 
 
 def residency_of(

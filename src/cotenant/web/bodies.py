@@ -129,6 +129,7 @@ class SimulateBody(Body):
     timeout: Word | None = None
     fail: Annotated[list[Word], Field(max_length=1000)] | None = None
     residency: Word | None = None
+    hold: Word | None = None
     dispatch: Word | None = None
     preempt: Word | None = None
 

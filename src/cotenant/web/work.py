@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cotenant.domain.plan import Plan
 
 Known = Mapping[str, LoadedModel]
-CONDITIONS = ("timeout", "fail", "residency", "dispatch", "preempt")
+CONDITIONS = ("timeout", "fail", "residency", "hold", "dispatch", "preempt")
 Tell = Callable[[Mapping[str, Any]], None]
 """Told what is being done: `message`, and what is known by then (`cost`, `bound`, `gap`, and whether they are
 `priced`, in dollars an hour, or count cards)."""
@@ -73,7 +73,7 @@ def first_look(fleet: Fleet, tell: Tell) -> None:
 
 def simulate_job(asked: Mapping[str, Any], known: Known, tell: Tell) -> bytes:
     """`asked`: plan (a document) or fleet, policy, seed, duration, arrivals, patience; conditions: timeout,
-    fail, residency, dispatch, preempt. As `cotenant simulate`."""
+    fail, residency, hold, dispatch, preempt. As `cotenant simulate`."""
     from cotenant import api
     from cotenant.catalogue import VERSION
     from cotenant.report.replay_document import replay_document

@@ -22,7 +22,7 @@ export function Replay({ state }) {
     ${found && !busy && html`<${Found} found=${found} order=${state.fleet.models.map((one) => one.name)} />`}`;
 }
 
-const WRITTEN = { duration: "300s", arrivals: "poisson · gamma:2 · on-off:30s/90s", patience: "10s", residency: "5s", timeout: "", fail: "chat-0@120s+60s · mtbf:2h+90s" };
+const WRITTEN = { duration: "300s", arrivals: "poisson · gamma:2 · on-off:30s/90s", patience: "10s", residency: "5s", hold: "0s", timeout: "", fail: "chat-0@120s+60s · mtbf:2h+90s" };
 
 /** What the traffic and the machines are like meanwhile, in the command line's own words. */
 function Conditions({ state }) {

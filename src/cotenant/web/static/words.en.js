@@ -40,7 +40,7 @@ export const en = {
   ttft: "Time to first token", tpot: "Time per output token", memory: "Memory in use", swaps: "Swaps", waiting: "Waiting requests", running: "Running requests",
   overTime: "over time", byShare: "by share of requests", held: "held", broken: "not held", noTarget: "no target", model: "model", requests: "requests",
   preemptions: "preempted", wakes: "wakes", second: "seconds", share: "% of requests", noSwaps: "No model was put to sleep or woken: they all stay on their cards.",
-  conditions: "Traffic and failures", duration: "Requests come for", arrivals: "Arrivals", patience: "Patience before a swap",
+  conditions: "Traffic and failures", duration: "Requests come for", arrivals: "Arrivals", patience: "Patience before a swap", hold: "Wait for an idle model",
   timeout: "Clients leave after", fail: "Replicas that fail", dispatch: "Who takes a request", preempt: "Who gives way", never: "never",
   gatewayKey: "Gateway key", gatewayKeyHint: "This gateway asks for a key. It is kept in this page's memory only, never in a link.", follow: "Follow",
   explain: "Explain", explainHint: "Paste the start of an engine's log, or the crash: vLLM, SGLang, TGI, TensorRT-LLM, llama.cpp, Ollama.",

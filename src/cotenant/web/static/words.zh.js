@@ -40,7 +40,7 @@ export const zh = {
   ttft: "首 token 时间", tpot: "每 token 时间", memory: "占用的显存", swaps: "换入换出", waiting: "等待的请求", running: "运行的请求",
   overTime: "随时间", byShare: "按请求比例", held: "达标", broken: "未达标", noTarget: "无目标", model: "模型", requests: "请求",
   preemptions: "被抢占", wakes: "唤醒", second: "秒", share: "请求的 %", noSwaps: "没有模型休眠或被唤醒：它们一直留在卡上。",
-  conditions: "流量与故障", duration: "请求持续时间", arrivals: "到达方式", patience: "换入前的耐心",
+  conditions: "流量与故障", duration: "请求持续时间", arrivals: "到达方式", patience: "换入前的耐心", hold: "等待空闲模型让位",
   timeout: "客户端离开时间", fail: "发生故障的副本", dispatch: "请求交给谁", preempt: "谁让出缓存", never: "从不",
   gatewayKey: "网关密钥", gatewayKeyHint: "该网关需要密钥。密钥只保存在本页内存中，不会进入链接。", follow: "连接",
   explain: "解释", explainHint: "粘贴引擎启动或崩溃的日志：vLLM、SGLang、TGI、TensorRT-LLM、llama.cpp、Ollama。",
