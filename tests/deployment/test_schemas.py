@@ -88,6 +88,9 @@ def test_llama_swap_lets_the_plan_run_together() -> None:
     assert matrix["sets"] == {"set0": "m0 & m1 & m2"}
     assert matrix["evict_costs"]["m0"] == 37  # GiB of weights
     assert found["hooks"]["on_startup"]["preload"] == ["chat", "triage", "code"]
+    slots = {one.model: one.settings.max_num_seqs or 0 for one in trio().replicas}
+    for name, model in found["models"].items():  # beyond its limit llama-swap refuses; engines queue
+        assert model["concurrencyLimit"] > 100 + slots[name]
 
 
 def check_kubernetes(found: dict[str, Any]) -> None:

@@ -19,6 +19,9 @@ from cotenant.units import GIB
 _HEADER = "# A model of llama-swap a replica. The matrix holds what the plan's bytes say may run together.\n"
 _SWAPS = "llama-swap stops and starts engines: a wake is a load, not what the plan's sleep mode takes"
 _ONE_EACH = "each machine has its own llama-swap, which knows the models of that machine"
+_MAY_WAIT = 1000
+"""Requests of a model that may wait beside those that run: engines queue what finds no slot, and while a model
+loads all wait. Beyond `concurrencyLimit` llama-swap answers 429, without one beyond ten (so says its schema)."""
 
 
 def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
@@ -78,6 +81,7 @@ def _model(one: Known) -> dict[str, Any]:
         "proxy": f"http://127.0.0.1:{launch.replica.port}",
         "checkEndpoint": launch.hosting.health,
         "ttl": 0,
+        "concurrencyLimit": (launch.replica.settings.max_num_seqs or 0) + _MAY_WAIT,
     }
     if one.aliases:
         model["aliases"] = [_safe(name, "the name") for name in one.aliases]
@@ -85,8 +89,6 @@ def _model(one: Known) -> dict[str, Any]:
         model["useModelName"] = _safe(one.upstream, "the model's name")
     if one.fields:
         model["filters"] = {"setParamsByID": dict(one.fields)}
-    if launch.replica.settings.max_num_seqs:
-        model["concurrencyLimit"] = launch.replica.settings.max_num_seqs
     return model
 
 
