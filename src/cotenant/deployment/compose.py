@@ -31,14 +31,12 @@ from cotenant.deployment.launch import (
 )
 from cotenant.deployment.mig import mig_notes, mig_reference
 from cotenant.deployment.quoting import to_yaml
+from cotenant.deployment.systemd import HOME, SECRETS
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 
 _HEADER = "# One service a replica; on shared cards each starts once the one before it is healthy.\n"
 BOOT_UNIT = "cotenant-compose.service"
-HOME = "/opt/cotenant"
-"""Where that unit looks for compose.yaml and what is mounted from beside it."""
-
 _BOOT_NOTE = (
     f"after a reboot only `docker compose up` keeps the order: put all of this into {HOME}, and {BOOT_UNIT} "
     "into /etc/systemd/system and enable it"
@@ -77,7 +75,7 @@ PartOf=docker.service
 Type=oneshot
 RemainAfterExit=yes
 WorkingDirectory={HOME}
-EnvironmentFile=-/etc/cotenant/secrets.env
+EnvironmentFile=-{SECRETS}
 ExecStart=/usr/bin/env docker compose up --detach --no-recreate
 ExecStop=/usr/bin/env docker compose stop
 TimeoutStartSec={LOAD_S * len(found)}

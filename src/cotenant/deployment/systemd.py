@@ -13,7 +13,10 @@ from cotenant.domain.plan import Plan
 HOME = "/opt/cotenant"
 """Where services run: relative paths and the files beside them are looked up there."""
 
-_SECRETS = "/etc/cotenant/secrets.env"
+SECRETS = "/etc/cotenant/secrets.env"
+"""Where a machine's units look for the hub's token."""
+
+_USER = "cotenant"
 _SLICES = "/etc/cotenant/slices.env"
 
 
@@ -21,9 +24,9 @@ def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     """`cotenant-NAME.service` for each replica and `cotenant.target`, by machine."""
     found = launches(plan)
     made = [file for node, each in nodes(found).items() for file in _node(folder(node, found), each)]
-    places = "units go to /etc/systemd/system, other files to /opt/cotenant"
-    token = f"gated models need a line HF_TOKEN=... in {_SECRETS}, readable by root alone"
-    start = "engines are looked up in /opt/cotenant/bin first; `systemctl start cotenant.target` starts all"
+    places = f"units go to /etc/systemd/system, other files to {HOME}, the home of a user {_USER} that must exist"
+    token = f"gated models need a line HF_TOKEN=... in {SECRETS}, readable by root alone"
+    start = f"engines are looked up in {HOME}/bin first; `systemctl start cotenant.target` starts all"
     slices = mig_notes(found, f"in {_SLICES}")
     return tuple(made), (places, token, start, *slices, *path_notes(found, f"in {HOME}, or at that path"))
 
@@ -58,9 +61,9 @@ def _service(one: Launch) -> str:
         "",
         "[Service]",
         "Type=exec",
-        "User=cotenant",
+        f"User={_USER}",
         f"WorkingDirectory={HOME}",
-        f"EnvironmentFile=-{_SECRETS}",
+        f"EnvironmentFile=-{SECRETS}",
         *environment,
         *_slices_are_told(one),
         f"ExecStart={_words(one.argv, cards=_slices(one))}",
