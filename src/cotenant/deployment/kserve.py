@@ -18,7 +18,15 @@ from typing import Any
 from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
 from cotenant.deployment.kubernetes import config_map, mig_machine_notes, whole_cards
 from cotenant.deployment.launch import Launch, launches
-from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
+from cotenant.deployment.pods import (
+    PART_OF,
+    SECRET_NOTE,
+    container,
+    large_enough,
+    local_notes,
+    tolerations,
+    volumes,
+)
 from cotenant.deployment.quoting import to_yaml
 from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
@@ -93,7 +101,7 @@ def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
         "containers": [predictor | {"name": "kserve-container"}],
         **({} if one.mig_profiles else {"affinity": large_enough(max(card_bytes(plan, cell)))}),
         **_apart(plan, cell),
-        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": tolerations(),
         "terminationGracePeriodSeconds": 120,
         "volumes": volumes(cell.launches, cell.name, weights),
     }

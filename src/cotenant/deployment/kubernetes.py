@@ -18,7 +18,16 @@ from typing import Any
 from cotenant.deployment.cells import Cell, card_bytes, cells, port_names, weights_bytes
 from cotenant.deployment.launch import Launch, launches, slugs, with_own_ports
 from cotenant.deployment.monitoring import autoscaler, monitoring
-from cotenant.deployment.pods import PART_OF, SECRET_NOTE, container, large_enough, local_notes, volumes
+from cotenant.deployment.pods import (
+    PART_OF,
+    PLUGIN,
+    SECRET_NOTE,
+    container,
+    large_enough,
+    local_notes,
+    tolerations,
+    volumes,
+)
 from cotenant.deployment.quoting import Lines, to_yaml
 from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
@@ -26,8 +35,7 @@ from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
 from cotenant.units import plural
 
-_PLUGIN = "nvidia.com/gpu"
-_TIME_SLICE = "nvidia.com/gpu.shared"
+_TIME_SLICE = f"{PLUGIN}.shared"
 _MIG = "nvidia.com/mig-"
 
 Files = tuple[tuple[DeployFile, ...], tuple[str, ...]]
@@ -130,7 +138,7 @@ def _deployment(plan: Plan, cell: Cell, resources: Resources, pod: Spec, ports: 
         "containers": [last],
         **pod,
         **_apart(plan, cell, ports),
-        "tolerations": [{"key": _PLUGIN, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": tolerations(),
         "terminationGracePeriodSeconds": 120,
         "volumes": volumes(cell.launches, cell.name, weights),
     }
@@ -219,7 +227,7 @@ def whole_cards(one: Launch) -> Spec:
     """Resources of a container with cards, or MIG slices, of its own."""
     if one.mig_profiles:
         return {"limits": {f"{_MIG}{one.mig_profiles[0]}": len(one.cards)}}
-    return {"limits": {_PLUGIN: len(one.cards)}}
+    return {"limits": {PLUGIN: len(one.cards)}}
 
 
 def _time_sliced(cell: Cell, one: Launch) -> Spec:
@@ -277,7 +285,7 @@ def _time_slicing(time_slices: int) -> Spec:
             "timeSlicing": {
                 "renameByDefault": True,
                 "failRequestsGreaterThanOne": True,
-                "resources": [{"name": _PLUGIN, "replicas": time_slices}],
+                "resources": [{"name": PLUGIN, "replicas": time_slices}],
             }
         },
     }

@@ -19,6 +19,9 @@ from cotenant.deployment.container import (
 from cotenant.deployment.launch import LOAD_S, Launch
 from cotenant.units import GIB
 
+PLUGIN = "nvidia.com/gpu"
+"""Whole cards as NVIDIA's device plugin hands them out; also the taint of machines that are kept for them."""
+
 PART_OF = {"app.kubernetes.io/part-of": "cotenant"}
 """The label that every object carries."""
 
@@ -78,6 +81,11 @@ def large_enough(card_bytes: int) -> dict[str, Any]:
     expression = {"key": "nvidia.com/gpu.memory", "operator": "Gt", "values": [str(card_bytes // 2**20 - 1)]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def tolerations() -> list[dict[str, Any]]:
+    """A pod may run where only those that need a card may."""
+    return [{"key": PLUGIN, "operator": "Exists", "effect": "NoSchedule"}]
 
 
 def literal(words: Sequence[str]) -> list[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
 from cotenant.deployment.launch import Launch, launches
-from cotenant.deployment.pods import PART_OF, SECRET, SECRET_KEY, large_enough, volumes
+from cotenant.deployment.pods import PART_OF, PLUGIN, SECRET, SECRET_KEY, large_enough, tolerations, volumes
 from cotenant.deployment.quoting import Lines, to_yaml
 from cotenant.deployment.spreading import on_different_machines, spread_models
 from cotenant.domain.deployment import DeployFile
@@ -172,8 +172,8 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
         "image": _IMAGE,
         "env": [{"name": one.hosting.token, "valueFrom": {"secretKeyRef": secret}}],
         "resources": {
-            "limits": {"nvidia.com/gpu": cards},
-            "requests": {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": cards},
+            "limits": {PLUGIN: cards},
+            "requests": {"cpu": "8", "memory": "32Gi", PLUGIN: cards},
         },
         "volumeMounts": [{"name": "downloads", "mountPath": _DOWNLOADS}, {"name": "shm", "mountPath": "/dev/shm"}],
     }
@@ -195,7 +195,7 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
                 "containers": [container],
                 **apart,
                 "affinity": large_enough(max(card_bytes(plan, cell))),
-                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                "tolerations": tolerations(),
                 "volumes": [*downloads, shared],
             },
         },
