@@ -135,3 +135,14 @@ def test_every_share_of_a_card_is_taken_by_its_engine() -> None:
                 cotenant.estimate("Qwen/Qwen3-8B", **asked)
         else:
             assert cotenant.estimate("Qwen/Qwen3-8B", **asked).settings.gpu_memory_utilization == 0.7
+
+
+def test_an_estimate_may_say_all_that_python_may() -> None:
+    """But what changes what the server itself knows."""
+    from inspect import signature
+
+    import cotenant
+    from cotenant.web.bodies import EstimateBody
+
+    python = set(signature(cotenant.estimate).parameters) - {"calibration", "aiconfigurator"}
+    assert set(EstimateBody.model_fields) == python
