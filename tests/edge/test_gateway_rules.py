@@ -139,7 +139,7 @@ def test_a_clock_that_nobody_knows_is_refused():
 
 
 def test_a_plan_for_other_cards_is_refused(tmp_path):
-    """The real binding over a stub of NVML: one card of 80 GiB."""
+    """The real binding over a stub of NVML: cards of 80 GiB."""
     pytest.importorskip("pynvml")
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:

@@ -228,8 +228,9 @@ typedef struct { unsigned int pid; unsigned long long used; unsigned int gi, ci;
 int nvmlInitWithFlags(unsigned int flags) { return 0; }
 int nvmlInit_v2(void) { return 0; }
 int nvmlShutdown(void) { return 0; }
-int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 1; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) { *device = (void *)1; return 0; }
+int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 2; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device) {
+  *device = (void *)(1UL + index); return 0; }
 int nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length) {
   strncpy(name, "NVIDIA A100-SXM4-80GB", length); return 0; }
 int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, memory_t *memory) {
@@ -237,7 +238,8 @@ int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, memory_t *memory) {
   return 0; }
 int nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count, process_t *found) {
   if (*count < 2) { *count = 2; return 7; }
-  *count = 2; found[0].pid = 4242; found[0].used = 8589934592ULL; found[1].pid = 7; found[1].used = 1048576ULL;
+  *count = 2; found[0].pid = 4242; found[0].used = device == (void *)1 ? 8589934592ULL : 1073741824ULL;
+  found[1].pid = 7; found[1].used = device == (void *)1 ? 1048576ULL : ~0ULL;
   return 0; }
 const char *nvmlErrorString(int code) { return code == 7 ? "Insufficient Size" : "error"; }
 """
@@ -255,20 +257,28 @@ def test_the_real_binding_reads_a_stub_of_the_library(tmp_path):
 from cotenant.edge.verifying.devices import nvml, nvml_cards, nvml_process_bytes
 found = nvml()
 print(nvml_cards(found))
-print(nvml_process_bytes(found, frozenset({4242})))
+print([nvml_process_bytes(found, frozenset(pids)) for pids in ({4242}, {7}, {9})])
 """
     environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["[('NVIDIA A100-SXM4-80GB', 85899345920, 12884901888)]", "8589934592"]
+    cards = [("NVIDIA A100-SXM4-80GB", 85899345920, 12884901888)] * 2
+    assert done.stdout.splitlines() == [
+        str(cards),
+        str([8589934592, None, None]),
+    ]  # the fullest; not told; not there
 
 
 def test_tools_text_is_read():
     text = "4242, 8192, GPU-1\n7, 16 MiB, GPU-2\n4242, 1024, GPU-2\n9, [N/A], GPU-1\nno lines\n"
-    assert smi_processes(text) == ((4242, 8192 * MIB), (7, 16 * MIB), (4242, 1024 * MIB))
-    assert smi_process_bytes(frozenset({4242}), text) == 9216 * MIB
+    assert smi_processes(text) == (
+        ("GPU-1", 4242, 8192 * MIB), ("GPU-2", 7, 16 * MIB), ("GPU-2", 4242, 1024 * MIB)
+    )  # fmt: skip
+    assert smi_process_bytes(frozenset({4242}), text) == 8192 * MIB  # a rank's, as the plan's bytes are
+    assert smi_process_bytes(frozenset({4242, 7}), "7, 16 MiB, GPU-2\n4242, 1024, GPU-2\n") == 1040 * MIB
+    assert smi_process_bytes(frozenset({9}), text) is None
     gauges = (
         "# TYPE DCGM_FI_DEV_FB_USED gauge\n"
         'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-1",modelName="NVIDIA A100-SXM4-80GB"} 12288\n'
@@ -280,7 +290,7 @@ def test_tools_text_is_read():
 
 @given(st.text(max_size=200))
 def test_any_text_is_survived(text):
-    assert all(size >= 0 for _, size in smi_processes(text))
+    assert all(size >= 0 for _, _, size in smi_processes(text))
     assert all(size >= 0 for size in dcgm_used_bytes(text).values())
 
 

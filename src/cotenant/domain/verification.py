@@ -24,7 +24,7 @@ class Reading:
 
     `anonymous_bytes` and `file_bytes` are resident in host memory, `model_file_bytes` those of the second that
     belong to the checkpoint's own file, `model_shared_bytes` those of them that other processes map too.
-    `device_bytes` is what its processes hold on their cards (None: it uses none, or nothing tells).
+    `device_bytes` is what its processes hold on the fullest of their cards (None: it uses none, or nothing tells).
     """
 
     at_s: float

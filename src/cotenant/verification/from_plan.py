@@ -52,7 +52,7 @@ def subject_of(
 
 
 def estimated_terms(found: Estimate, *, on_host: bool) -> Mapping[str, Interval]:
-    """The four terms of one replica over its cards, or in host memory where it works from there."""
+    """The four terms of one rank of a replica, or of all of it in host memory where it works from there."""
     if on_host and found.host is not None:
         host = found.host
         return {

@@ -1,5 +1,7 @@
 """What processes hold on cards: NVML through its own binding, `nvidia-smi`, or a Prometheus text by URL or file.
 
+A plan's bytes are of one rank, so a replica over several cards is told by the one of which it holds most.
+
 auto        NVML where it is installed and finds a driver, else nothing
 nvml        NVML, or a refusal
 nvidia-smi  its CSV
@@ -9,7 +11,7 @@ URL, FILE   Prometheus text with DCGM's gauges (whole cards: a process is not to
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -50,28 +52,39 @@ def nvml_cards(binding: Any) -> list[tuple[str, int, int]]:
     return found
 
 
-def nvml_process_bytes(binding: Any, pids: frozenset[int]) -> int:
-    """What these processes hold over all cards. Raises EngineError."""
-    held = 0
+def fullest_bytes(told: Iterable[tuple[object, int, int | None]], pids: frozenset[int]) -> int | None:
+    """What these processes hold of the card of which they hold most, from (card, pid, bytes). None where none of
+    them is listed, or one without its bytes: in some containers a driver does not tell them apart."""
+    held: dict[object, int] = {}
+    for card, pid, size in told:
+        if pid in pids:
+            if size is None:
+                return None
+            held[card] = held.get(card, 0) + size
+    return max(held.values(), default=None)
+
+
+def nvml_process_bytes(binding: Any, pids: frozenset[int]) -> int | None:
+    """The same from NVML. Raises EngineError."""
+    told: list[tuple[int, int, int | None]] = []
     try:
-        for number in range(binding.nvmlDeviceGetCount()):
-            handle = binding.nvmlDeviceGetHandleByIndex(number)
-            for process in binding.nvmlDeviceGetComputeRunningProcesses(handle):
-                if process.pid in pids:
-                    held += process.usedGpuMemory or 0
+        for card in range(binding.nvmlDeviceGetCount()):
+            handle = binding.nvmlDeviceGetHandleByIndex(card)
+            running = binding.nvmlDeviceGetComputeRunningProcesses(handle)
+            told += [(card, process.pid, process.usedGpuMemory) for process in running]
     except binding.NVMLError as error:
         raise EngineError(f"NVML: {error}") from None
-    return held
+    return fullest_bytes(told, pids)
 
 
-def smi_process_bytes(pids: frozenset[int], text: str | None = None) -> int:
+def smi_process_bytes(pids: frozenset[int], text: str | None = None) -> int | None:
     """The same from `nvidia-smi`, or from its CSV. Raises EngineError where it is not there."""
     if text is None:
         try:
             text = subprocess.run(SMI, capture_output=True, text=True, timeout=10, check=True).stdout
         except (OSError, subprocess.SubprocessError) as error:
             raise EngineError(f"nvidia-smi: {error}") from None
-    return sum(size for pid, size in smi_processes(text) if pid in pids)
+    return fullest_bytes(smi_processes(text), pids)
 
 
 class DeviceSource:
@@ -92,7 +105,7 @@ class DeviceSource:
             )  # fmt: skip
 
     def of(self, replica: ReplicaPlan) -> Callable[[int], int | None]:
-        """Bytes on the replica's cards by pid."""
+        """Bytes on the fullest of the replica's cards by pid."""
         if works_on_host(replica):
             return lambda pid: None
         indices = frozenset(device.index for device in replica.devices)
@@ -105,7 +118,8 @@ class DeviceSource:
                 if self.told == "nvidia-smi":
                     return smi_process_bytes(pids)
                 if self.told != "auto":
-                    return sum(size for card, size in dcgm_used_bytes(_text(self.told)).items() if card in indices)
+                    used = dcgm_used_bytes(_text(self.told))
+                    return max((size for card, size in used.items() if card in indices), default=None)
             return None
 
         return held

@@ -20,7 +20,7 @@ from cotenant.errors import CotenantError, EngineError
 from cotenant.readers.logs import read_log
 
 DeviceBytes = Callable[[int], int | None]
-"""Bytes that a process and its children hold on cards, by pid; None where nothing tells."""
+"""Bytes that a process and its children hold on the fullest of their cards, by pid; None where nothing tells."""
 
 
 class LiveEngine:
