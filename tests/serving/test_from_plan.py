@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.live_case import MIB, plan_document
+from cotenant.api import load_fleet
 from cotenant.errors import InputError
 from cotenant.readers.plan_document import read_plan
 from cotenant.serving.from_plan import fleet_of
@@ -65,3 +66,26 @@ def test_a_plan_over_two_machines_needs_addresses():
     with pytest.raises(InputError, match="another machine"):
         fleet_of(read_plan(document))
     assert fleet_of(read_plan(document), urls={"beta": "http://other:1"}).hosts[0].ours
+
+
+def test_hours_of_a_folded_model_wake_the_one_that_serves_it():
+    """And those of a model that the plan leaves out wake nobody."""
+    day = [1.0] * 12 + [9.0] * 12
+    asked = {
+        "model": {"parameters": "1B", "layers": 16, "kv_heads": 8, "head_dim": 64},
+        "traffic": {
+            "requests_per_second": 0.1,
+            "input_tokens": {"p95": 900},
+            "output_tokens": {"p95": 90},
+            "by_hour": day,
+        },
+    }
+    models = [{"name": name, **asked} for name in ("alpha", "folded", "gone")]
+    requests = load_fleet({"gpus": [{"type": "L4", "count": 1}], "models": models}).models
+    document = plan_document({"alpha": 100 * MIB}, 300 * MIB, engine="vllm@0.21")
+    (replica,) = document["replicas"]
+    for name in ("n_ctx", "n_parallel", "n_gpu_layers"):
+        del replica[name]
+    replica |= {"checkpoint": "org/model", "also_serves": ["folded"]}
+    fleet = fleet_of(read_plan(document), requests)
+    assert [(one.model, one.weights) for one in fleet.hours] == [("alpha", tuple(day))] * 2

@@ -97,7 +97,9 @@ def fleet_of(
         tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
     )
     hours = tuple(
-        Hours(one.name, one.traffic.by_hour, one.traffic.timezone) for one in requests if one.traffic.by_hour
+        Hours(names[one.name], one.traffic.by_hour, one.traffic.timezone)
+        for one in requests
+        if one.traffic.by_hour and one.name in names  # under another's name where it was folded onto its engine
     )
     return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels), hours)
 
