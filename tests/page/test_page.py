@@ -305,14 +305,18 @@ def test_a_link_carries_everything(open_page: Open) -> None:
     page.click(".label[data-replica=code]")
     page.select_option("#move-to", index=1)
     page.wait_for_selector(".note")
+    slide(page, "context", 12)
+    until(page, "now.answers.code?.document.verdict")
     page.click("text=Copy link")
-    page.wait_for_function("location.hash.length > 100")
+    page.wait_for_selector("text=Copied")
     link = page.evaluate("navigator.clipboard.readText()")
     assert link == page.url
     other = open_page(at=link)
     assert other.locator("[data-card^='L4'] .part").get_attribute("data-replica") == "code"
     for part in ("fleet", "plan", "checked.breaks", "picked", "tab"):
         assert state(other, part) == state(page, part)
+    until(other, "now.answers.code?.document.verdict")  # what the slider was told is asked anew
+    assert state(other, "answers.code.document.per_gpu") == state(page, "answers.code.document.per_gpu")
     broken = open_page(at=link[:-40], wait=True)
     assert "could not be read" in broken.locator(".faults").inner_text()
 

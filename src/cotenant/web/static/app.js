@@ -8,7 +8,7 @@ import { scene } from "./scene.js";
 import { Stage } from "./stage.js";
 import { get, set } from "./store.js";
 import { Tabs } from "./tabs.js";
-import { html, useRef } from "./view.js";
+import { html, useRef, useState } from "./view.js";
 import { speak, t } from "./words.js";
 
 export function App({ state }) {
@@ -45,6 +45,12 @@ const FILE = "a file"; // no example has a name with a blank
 function Top({ state }) {
   const examples = state.catalogue?.examples ?? [];
   const input = useRef(null);
+  const [copied, setCopied] = useState(false);
+  const copy = async () => {
+    await copyLink();
+    setCopied(true);
+    setTimeout(() => setCopied(false), 1500);
+  };
   const open = async (event) => {
     const chosen = examples.find((one) => one.name === event.target.value);
     if (event.target.value === FILE) input.current.click();
@@ -60,7 +66,7 @@ function Top({ state }) {
       <select onChange=${open} value=""><option value="">${t("load")}</option><option value=${FILE}>${t("ownFile")}</option>
         ${examples.map((one) => html`<option key=${one.name} value=${one.name}>${one.name}</option>`)}</select></label>
     <input type="file" id="open-file" class="unseen" tabindex="-1" ref=${input} accept=".yaml,.yml,.json" aria-label=${t("ownFile")} onChange=${({ target }) => { if (target.files[0]) openFile(target.files[0]); target.value = ""; }} />
-    <button class="plain" onClick=${copyLink} disabled=${!state.fleet}>${t("share_link")}</button>
+    <button class="plain" onClick=${copy} disabled=${!state.fleet}>${t(copied ? "copied" : "share_link")}</button>
     <button class="plain" onClick=${flipTheme} aria-label=${`${t("theme")}: ${t(isDark() ? "light" : "dark")}`} title=${t("theme")}>${isDark() ? "☀" : "☾"}</button>
     <button class="plain" onClick=${flipLanguage} aria-label=${t("language")} lang=${state.lang === "zh" ? "en" : "zh"}>${state.lang === "zh" ? "EN" : "中文"}</button>
   </header>`;

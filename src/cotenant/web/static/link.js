@@ -7,13 +7,15 @@ const LARGEST = 4e6; // characters of JSON that a link may unfold to
 export async function encode(state) {
   const kept = Object.fromEntries(KEPT.filter((key) => state[key] != null).map((key) => [key, state[key]]));
   if (kept.checked) kept.checked = { ok: kept.checked.ok, breaks: kept.checked.breaks, plan: kept.checked.plan }; // its cards are the plan's
+  kept.asked = Object.keys(state.answers ?? {}); // whose sliders were turned: what was said to that is asked anew
   const bytes = await through(new CompressionStream("deflate-raw"), new TextEncoder().encode(JSON.stringify(kept)));
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
   return MARK + btoa(text).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 }
 
-/** The state in a link's hash, or null where there is none. Throws where it cannot be read. */
+/** The state in a link's hash, with the ids of the replicas whose sliders were turned (`asked`), or null where there is
+ *  none. Throws where it cannot be read. */
 export async function decode(hash) {
   const text = hash.replace(/^#/, "");
   if (!text.startsWith(MARK)) return null;
@@ -24,7 +26,7 @@ export async function decode(hash) {
   if (!Array.isArray(found?.fleet?.models) || !Array.isArray(found.fleet.gpus)) throw new Error("no fleet in this link");
   const kept = Object.fromEntries(KEPT.filter((key) => found[key] != null).map((key) => [key, found[key]]));
   if (kept.checked) kept.checked.gpus = kept.checked.plan.gpus;
-  return kept;
+  return { ...kept, asked: Array.isArray(found.asked) ? found.asked : [] };
 }
 
 async function through(stream, bytes) {

@@ -1,7 +1,7 @@
 /** Starts the page: the link's state or the first example, then the catalogue, then the answer. */
 import { ask } from "./api.js";
 import { App } from "./app.js";
-import { blame, openPlan, solve, stopWork, took } from "./actions.js";
+import { blame, openPlan, reckonAnew, solve, stopWork, took } from "./actions.js";
 import { decode } from "./link.js";
 import { get, listen, set } from "./store.js";
 import { html, render } from "./view.js";
@@ -43,7 +43,7 @@ const kept = (key) => {
   }
 };
 
-/** The state in the link, or null; `broken` is called where there is one that cannot be read. */
+/** `{asked, ...}` as `decode` has it, or null; `broken` is called where there is a link that cannot be read. */
 async function linked(broken) {
   try {
     return await decode(location.hash);
@@ -70,14 +70,15 @@ async function start() {
   if (theme) document.documentElement.dataset.theme = theme;
   set({ lang: speak(kept("lang")), theme });
   let fault = null;
-  const link = await linked((error) => (fault = error));
-  if (link) set(link);
+  const { asked: turned, ...link } = (await linked((error) => (fault = error))) ?? {};
+  set(link);
   const catalogue = await ask("catalogue");
   set({ catalogue });
-  if (!link && (await openOwn())) return;
+  if (!link.fleet && (await openOwn())) return;
   const refused = get().faults; // it is said beside the example
-  if (!link) await solve(catalogue.examples.find((one) => one.name === catalogue.first_example)?.fleet ?? catalogue.examples[0].fleet);
+  if (!link.fleet) await solve(catalogue.examples.find((one) => one.name === catalogue.first_example)?.fleet ?? catalogue.examples[0].fleet);
   else if (!link.plan) await solve();
+  else reckonAnew(turned);
   if (refused.length) set({ faults: refused });
   if (fault) blame(fault);
 }
@@ -91,9 +92,11 @@ addEventListener("drop", (event) => {
   if (get().catalogue) took(file);
 });
 addEventListener("hashchange", async () => {
-  const link = await linked(blame);
-  if (!link) return;
+  const found = await linked(blame);
+  if (!found) return;
+  const { asked: turned, ...link } = found;
   await stopWork();
   set({ plan: null, stale: false, tune: {}, checked: null, ...link, answers: {}, replay: null });
   if (!link.plan) await solve();
+  else reckonAnew(turned);
 });

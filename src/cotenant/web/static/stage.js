@@ -1,6 +1,7 @@
 /** The heart: every card as a bar, all to one scale, each replica's bytes by term. */
-import { reasonsOf, standing, undoMoves } from "./actions.js";
+import { standing, undoMoves } from "./actions.js";
 import { drags, onCardKey } from "./carry.js";
+import { reasonsOf } from "./reasons.js";
 import { TERMS } from "./scene.js";
 import { get, set } from "./store.js";
 import { dollars, gib, percent } from "./units.js";

@@ -48,7 +48,7 @@ export const en = {
   export: "Export", target: "Target", exporting: "Writing …", download: "Save",
   live: "Live", liveHint: "Follows a running cotenant serve: queue, residency, ledger, swaps, SLO.", notServing: "No gateway is being followed.",
   queue: "Queue", residency: "Residency", ledger: "Ledger", state: "state", slo: "SLO", replica: "replica", heldOf: "{held} of {capacity}",
-  share_link: "Copy link", linkCopied: "The link holds everything on this page.", badLink: "This link could not be read: {why}", notDrawn: "That lacks parts that this page draws: make it anew with cotenant plan FLEET -o plan.json.",
+  share_link: "Copy link", linkCopied: "Link copied: it holds the fleet, the plan, moves and sliders.", badLink: "This link could not be read: {why}", notDrawn: "That lacks parts that this page draws: make it anew with cotenant plan FLEET -o plan.json.",
   theme: "Colours", light: "light", dark: "dark", language: "Language",
   offline: "The server does not answer.", problem: "That did not work", dismiss: "Dismiss", example_: "Example fleets",
   loading: "Loading …",

@@ -48,7 +48,7 @@ export const zh = {
   export: "导出", target: "目标", exporting: "写出中 …", download: "保存",
   live: "实时", liveHint: "跟随运行中的 cotenant serve：队列、驻留、账本、换入换出、SLO。", notServing: "当前没有跟随网关。",
   queue: "队列", residency: "驻留", ledger: "账本", state: "状态", slo: "SLO", replica: "副本", heldOf: "{capacity} 中已占 {held}",
-  share_link: "复制链接", linkCopied: "链接包含本页的全部内容。", badLink: "无法读取此链接：{why}", notDrawn: "其中缺少页面要画的部分：请用 cotenant plan FLEET -o plan.json 重新生成。",
+  share_link: "复制链接", linkCopied: "链接已复制：包含集群、计划、移动和滑块。", badLink: "无法读取此链接：{why}", notDrawn: "其中缺少页面要画的部分：请用 cotenant plan FLEET -o plan.json 重新生成。",
   theme: "颜色", light: "浅色", dark: "深色", language: "语言",
   offline: "服务器没有应答。", problem: "未能完成", dismiss: "关闭", example_: "示例集群",
   loading: "加载中 …",
