@@ -10,6 +10,7 @@ SAID = (
     "sizing candidates", "packing", "a first plan is known", "planned", "writing down the reasons",
     "looking at who may take turns", "replaying the plan, round 2", "drawing requests",
     "simulating, request 1,000 of 20,000", "simulating 1,000 requests on 3 replicas", "with a spare, way 1 of 4",
+    "reading the fleet", "simulating 1 request on 1 replica",
 )  # fmt: skip
 
 

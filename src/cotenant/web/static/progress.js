@@ -1,6 +1,7 @@
 /** What a job says of its progress, in the page's language. The sentences are a closed set; one that is not known stays
  *  as it is said. */
 const ZH = [
+  [/^reading the fleet$/, "读取集群"],
   [/^sizing candidates$/, "估算各种候选方式"],
   [/^packing$/, "装箱"],
   [/^a first plan is known$/, "已有第一个计划"],
@@ -16,7 +17,7 @@ const ZH = [
   [/^looking for what would make (.+) fit$/, "寻找能放下 $1 的改法"],
   [/^with (.+) as one process$/, "让 $1 共用一个进程"],
   [/^drawing requests$/, "生成请求"],
-  [/^simulating ([\d,]+) requests on (\d+) replicas$/, "模拟 $2 个副本上的 $1 个请求"],
+  [/^simulating ([\d,]+) requests? on ([\d,]+) replicas?$/, "模拟 $2 个副本上的 $1 个请求"],
   [/^simulating, request ([\d,]+) of ([\d,]+)$/, "模拟第 $1 个请求，共 $2 个"],
   [/^simulating (\S+)$/, "模拟 $1"],
   [/^what it costs: (.+)$/, "代价：$1"],
