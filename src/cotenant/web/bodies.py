@@ -138,7 +138,6 @@ class Card(Body):
     """The `index`-th card of node `node`; its type, where the plan does not hold it yet."""
 
     type: Name | None = None
-
     node: Annotated[int, Field(ge=0, lt=2**31)]
     index: Annotated[int, Field(ge=0, lt=2**31)]
 
