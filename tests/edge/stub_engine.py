@@ -201,7 +201,8 @@ class Connection(asyncio.Protocol):
         count = int(given.get("max_tokens") or given.get("max_completion_tokens") or 4)
         token_s = 1.0 if mode == "slow" else stub.token_s
         wrong = mode == "wrong" or (stub.wrong_after_wake and stub.woken)
-        words = ["" if wrong else f"w{n} " for n in range(count)]
+        letter = "x" if stub.told.other_after_wake and stub.woken else "w"
+        words = ["" if wrong else f"{letter}{n} " for n in range(count)]
         chat = path == "/v1/chat/completions"
         kind = "chat.completion" if chat else "text_completion"
         base = {"id": "stub", "created": 1, "model": given.get("model")}
@@ -271,6 +272,7 @@ def main() -> int:
     parser.add_argument("--token-s", type=float, default=float(os.environ.get("STUB_TOKEN_S", "0")))
     parser.add_argument("--build", default="")
     parser.add_argument("--wrong-after-wake", action="store_true")
+    parser.add_argument("--other-after-wake", action="store_true")
     told, _ = parser.parse_known_args()
     # an engine's other flags are taken and ignored
     try:

@@ -247,27 +247,54 @@ def test_two_models_on_a_budget_for_one_take_turns(own):
     assert one.logged().count('"engine_started"') == 3
 
 
-@pytest.mark.parametrize("wrong", [False, True])
-def test_sleepers_are_woken_and_checked_before_traffic(own, tmp_path, wrong):
-    """vLLM's level 1; one that wakes up wrong is healthy by its own word, and is started anew all the same."""
+def sleeping(own, tmp_path, flag):
+    """Two models that sleep to make room for each other, as vLLM does; `flag`: what the stub does after a wake."""
     document = plan_document({"alpha": 100 * MIB, "beta": 100 * MIB}, 150 * MIB, engine="vllm@0.21")
     for replica in document["replicas"]:
         replica |= {"sharing": "sleep", "checkpoint": "org/model"}
         for name in ("n_ctx", "n_parallel", "n_gpu_layers"):
             del replica[name]
     program = tmp_path / "vllm"
-    flag = " --wrong-after-wake" if wrong else ""
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}"{flag} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STUB}" {flag} "$@"\n')
     program.chmod(0o755)
-    one = own("--no-prestart", "--engine-binary", f"vllm={program}", document=document)
+    return own("--no-prestart", "--engine-binary", f"vllm={program}", document=document)
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("", None),
+        ("--wrong-after-wake", "its answer is empty"),
+        ("--other-after-wake", "it answers otherwise than before it slept"),
+    ],
+)
+def test_sleepers_are_woken_and_checked_before_traffic(own, tmp_path, flag, says):
+    """vLLM's level 1; one that wakes up wrong is healthy by its own word, and is started anew all the same."""
+    one = sleeping(own, tmp_path, flag)
     for model in ("alpha", "beta", "alpha"):
         status, _, found = one.chat(model, max_tokens=2)
         assert (status, found["choices"][0]["message"]["content"]) == (200, "w0 w1 ")
     logged = one.logged()
     assert logged.count('"engine_sleeps"') == 2
-    assert logged.count('"engine_woke"') == (0 if wrong else 1)
-    assert logged.count('"engine_started"') == (3 if wrong else 2)
-    assert ("its answer is empty" in logged) is wrong
+    assert logged.count('"engine_woke"') == (0 if says else 1)
+    assert logged.count('"engine_started"') == (3 if says else 2)
+    assert says is None or says in logged
+
+
+def test_what_was_taken_over_is_checked_after_its_wake_too(own, tmp_path):
+    """Who was asked when it was new is gone: so it is asked before it sleeps."""
+    one = sleeping(own, tmp_path, "--other-after-wake")
+    assert one.chat("alpha")[0] == 200
+    one.process.kill()
+    one.process.wait()
+    one.process.stdout.close()
+    one.start()
+    for model in ("beta", "alpha"):
+        status, _, found = one.chat(model, max_tokens=2)
+        assert (status, found["choices"][0]["message"]["content"]) == (200, "w0 w1 ")
+    logged = one.logged()
+    assert logged.count('"engine_adopted"') == 1
+    assert "it answers otherwise than before it slept" in logged
 
 
 def test_vllm_is_told_the_priority_that_the_key_allows(own, tmp_path):

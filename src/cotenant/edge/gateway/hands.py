@@ -205,6 +205,8 @@ class EngineHands:
         self.stops.set()
 
     async def _sleep(self, effect: Sleep, engine: Engine) -> None:
+        if not engine.reference:  # it was taken over: nobody here has asked it when it was new
+            engine.reference = await self._checkup(engine)
         await asyncio.to_thread(engine.driver.sleep, engine.url, level=engine.level, key=engine.key)
         self.log("engine_sleeps", engine, level=engine.level)
         self._tell(self.core.router.slept, effect)
@@ -215,7 +217,7 @@ class EngineHands:
         while await self.health(engine) is not Health.READY:
             await asyncio.sleep(0.05)
         found = await self._checkup(engine)
-        if not found or (engine.reference and found != engine.reference):
+        if found != engine.reference:
             raise EngineError("after its wake it answers otherwise than before it slept")
         await self._bring_adapters(engine)
         self.log("engine_woke", engine, seconds=round(time.monotonic() - began, 3))
