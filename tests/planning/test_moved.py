@@ -19,7 +19,10 @@ from tests.planning.test_turns import DAY, NIGHT, shop, sleepy
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = {
     "headroom": "10%",
-    "gpus": [{"type": "H100-80GB-SXM", "count": 2, "node": {"size": 2}}, {"type": "L4", "price": "$0.4/h", "max": 2}],
+    "gpus": [
+        {"type": "H100-80GB-SXM", "count": 2, "node": {"size": 2}},
+        {"type": "L4", "price": "$0.4/h", "max": 2},
+    ],
     "models": [
         {"name": "a", "model": "meta-llama/Llama-3.1-8B-Instruct", "quantization": ["bf16"],
          "traffic": {"concurrent": 4, "context_tokens": {"p95": 2000}}},
@@ -89,7 +92,11 @@ def test_what_is_too_much_is_said_in_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("replica", "node", "index", "says"),
-    [("c", 0, 0, "no replica 'c'"), ("a", 0, 2, "a node has 2 x H100-80GB-SXM"), ("a", 0, 7, "a node has 2 x H100-80GB-SXM")],
+    [
+        ("c", 0, 0, "no replica 'c'"),
+        ("a", 0, 2, "a node has 2 x H100-80GB-SXM"),
+        ("a", 0, 7, "a node has 2 x H100-80GB-SXM"),
+    ],
 )
 def test_what_there_is_not_is_refused(replica: str, node: int, index: int, says: str) -> None:
     fleet = api.load_fleet(TWO)
