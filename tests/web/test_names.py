@@ -146,3 +146,14 @@ def test_an_estimate_may_say_all_that_python_may() -> None:
 
     python = set(signature(cotenant.estimate).parameters) - {"calibration", "aiconfigurator"}
     assert set(EstimateBody.model_fields) == python
+
+
+def test_a_replay_may_have_all_conditions_that_there_are() -> None:
+    from inspect import signature
+
+    from cotenant.simulation.conditions import conditions_of
+    from cotenant.web.bodies import SimulateBody
+    from cotenant.web.work import CONDITIONS
+
+    assert set(CONDITIONS) == set(signature(conditions_of).parameters)
+    assert set(CONDITIONS) <= set(SimulateBody.model_fields)
