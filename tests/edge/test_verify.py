@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -116,6 +118,14 @@ def test_low_and_high_tide_of_a_short_watch(stub, tmp_path):
     assert 0 <= low[0] < 0.5
     assert 0 < low[1] <= high[1]
     assert len(found.series["chat-1"]) >= 6
+
+
+def test_models_that_take_turns_are_not_watched_and_that_is_said(stub, tmp_path):
+    place = plan_of(tmp_path, port=port(), count=2, capacity=150 * MIB)
+    found = cotenant.verify(str(place), quick=True, watch="400ms", state=str(tmp_path / "state"))
+    assert not found.tides
+    assert any("nothing was watched" in words for words in found.warnings)
+    assert running(stub) == []
 
 
 def test_a_broken_campaign_goes_on_where_it_was(stub, tmp_path):
@@ -302,6 +312,36 @@ def test_gauges_from_a_file_are_those_of_the_replicas_cards(tmp_path):
     plan = given_plan(str(plan_of(tmp_path, port=port(), device="L4")))
     assert plan is not None
     assert DeviceSource(str(gauges)).of(plan.replicas[0])(os.getpid()) == 100 * MIB
+
+
+def test_gauges_by_url_and_nvidia_smi_itself(tmp_path, monkeypatch):
+    from cotenant.edge.plans import given_plan
+
+    class Exporter(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/metrics" else 404)
+            self.end_headers()
+            self.wfile.write(b'DCGM_FI_DEV_FB_USED{gpu="0"} 100\n')
+
+        def log_message(self, *_):
+            pass
+
+    plan = given_plan(str(plan_of(tmp_path, port=port(), device="L4")))
+    assert plan is not None
+    (replica,) = plan.replicas
+    with HTTPServer(("127.0.0.1", 0), Exporter) as exporter:
+        threading.Thread(target=exporter.serve_forever, daemon=True).start()
+        place = f"http://127.0.0.1:{exporter.server_port}"
+        assert DeviceSource(f"{place}/metrics").of(replica)(os.getpid()) == 100 * MIB
+        assert DeviceSource(f"{place}/elsewhere").of(replica)(os.getpid()) is None
+        exporter.shutdown()
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(f'#!/bin/sh\necho "{os.getpid()}, 300, GPU-1"\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert DeviceSource("nvidia-smi").of(replica)(os.getpid()) == 300 * MIB
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    assert DeviceSource("nvidia-smi").of(replica)(os.getpid()) is None
 
 
 def test_pages_of_a_file_are_counted(tmp_path):

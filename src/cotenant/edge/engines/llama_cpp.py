@@ -1,4 +1,4 @@
-"""llama-server: its command, /health, /metrics, /slots.
+"""llama-server: its command, /health, /metrics.
 
 It has no sleep on request (``--sleep-idle-seconds`` is its own clock): who makes room is stopped. LoRA adapters
 are named at start and scaled later (/lora-adapters). Source: ggml-org/llama.cpp, tools/server/README.md.
@@ -6,11 +6,8 @@ are named at start and scaled later (/lora-adapters). Source: ggml-org/llama.cpp
 
 from __future__ import annotations
 
-import json
-
 from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
-from cotenant.edge.engines.calls import call
 from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, version_at, words
 from cotenant.errors import EngineError
 
@@ -69,14 +66,3 @@ class LlamaServer(NoSleep, FixedAdapters):
         """From /metrics, which it serves where it was started with --metrics."""
         hint = "start llama-server with --metrics"
         return metrics_at(url, _METRICS, timeout_s=timeout_s, key=key, hint=hint)
-
-    def slots(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> list[dict[str, object]]:
-        """Its slots as it tells them (``n_ctx``, ``is_processing``). Raises EngineError where it does not."""
-        status, body = call(url, "/slots", timeout_s=timeout_s, key=key)
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError):
-            found = None
-        if status != 200 or not isinstance(found, list):
-            raise EngineError(f"{url}/slots answered {status}", hint="start llama-server with --slots")
-        return [one for one in found if isinstance(one, dict)]

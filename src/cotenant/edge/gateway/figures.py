@@ -57,7 +57,7 @@ class Figures:
         self._waiting = Gauge("cotenant_waiting", "Requests that wait.", ("model",), registry=registry)
         self._running = Gauge("cotenant_running", "Requests in engines.", ("replica",), registry=registry)
         self._state = Gauge(
-            "cotenant_replica_up", "1 where requests are sent.", ("replica", "state"), registry=registry
+            "cotenant_replica_up", "1 where requests are served.", ("replica", "state"), registry=registry
         )
         self._held = Gauge("cotenant_device_held_bytes", "Bytes in the ledger.", ("device",), registry=registry)
         self._capacity = Gauge(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cotenant.edge.store import read_json, write_json
-from cotenant.errors import FormatError, InputError
+from cotenant.errors import InputError
 
 
 class FileJournal:
@@ -34,6 +34,3 @@ class FileJournal:
             self.path.unlink(missing_ok=True)
         except OSError as error:
             raise InputError(f"cannot remove {self.path}: {error.strerror or error}") from None
-
-
-__all__ = ["FileJournal", "FormatError"]

@@ -75,7 +75,7 @@ def verify_plan(
     told = tuple(line for line in versions if line is not None)
     return replace(
         found, findings=(*told, *found.findings), tides=tides,
-        warnings=(*found.warnings, *_open_questions(opened)),
+        warnings=(*found.warnings, *_open_questions(opened), *_unwatched(asked, together)),
     )  # fmt: skip
 
 
@@ -173,6 +173,12 @@ def _as_run(replica: ReplicaPlan) -> EngineSettings:
 
 def _open_questions(opened: Mapping[str, tuple[LoadedModel | None, Estimate | None, str]]) -> tuple[str, ...]:
     return tuple(f"{why}; its intervals are not known" for _, _, why in opened.values() if why)
+
+
+def _unwatched(asked: Asked, together: bool) -> tuple[str, ...]:
+    if not asked.watch_s or together:
+        return ()
+    return ("nothing was watched: the plan's models take turns, and none of them stays up",)
 
 
 def _subject(
