@@ -76,6 +76,8 @@ def test_all_faults_come_at_once() -> None:
 def test_another_schema_is_refused_by_name() -> None:
     with pytest.raises(FormatError, match="cotenant/plan/9"):
         read_plan(document() | {"schema": "cotenant/plan/9"})
+    with pytest.raises(FormatError, match="no plan: it names no schema"):
+        read_plan({})
 
 
 _VALUES = st.one_of(

@@ -41,7 +41,12 @@ def read_plan(document: Mapping[str, Any]) -> Plan:
     """The plan that the document holds. Raises FormatError for another schema, InputErrors with every fault."""
     schema = document.get("schema")
     if schema != SCHEMA:
-        raise FormatError(f"{str(schema)[:60]!r} is not a schema that is read here", hint=f"it reads {SCHEMA}")
+        told = (
+            "it names no schema" if schema is None else f"{str(schema)[:60]!r} is not a schema that is read here"
+        )
+        raise FormatError(
+            f"no plan: {told}", hint=f"it reads {SCHEMA}, as `cotenant plan FLEET -o plan.json` writes"
+        )
     faults: list[CotenantError] = list(structural_faults(PlanEntry, document))
     if not faults:
         faults += _setting_faults(document)
