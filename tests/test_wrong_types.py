@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,11 +11,12 @@ from typing import Any
 import pytest
 
 import cotenant
+from cotenant.api.asked import Asked
 from cotenant.errors import CotenantError
 
 MODEL, CARD = "meta-llama/Llama-3.1-8B-Instruct", "A100-80GB-SXM"
 WRONG = [5, -1, 1.5, True, b"x", "", [], {}, object(), float("nan"), "x" * 10_000, 10**400, "\ud800", "\0"]
-OPTIONS = sorted(set(inspect.signature(cotenant.estimate).parameters) - {"model", "gpu"})
+OPTIONS = sorted({*Asked.__annotations__, "calibration", "aiconfigurator"})
 _FUNCTIONS = (cotenant.load_model, cotenant.load_fleet, cotenant.plan, cotenant.explain)
 
 
@@ -62,3 +62,8 @@ def test_answers_can_be_copied_and_sent() -> None:
     answer = cotenant.estimate(MODEL, gpu=CARD, max_model_len=8192)
     assert copy.deepcopy(answer) == answer
     assert pickle.loads(pickle.dumps(answer)) == answer
+
+
+def test_a_word_that_does_not_exist_is_refused_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match="'max_model_length'; did you mean 'max_model_len'"):
+        cotenant.estimate(MODEL, gpu=CARD, max_model_length=8192)  # type: ignore[call-arg]

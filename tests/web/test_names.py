@@ -139,13 +139,10 @@ def test_every_share_of_a_card_is_taken_by_its_engine() -> None:
 
 def test_an_estimate_may_say_all_that_python_may() -> None:
     """But what changes what the server itself knows."""
-    from inspect import signature
-
-    import cotenant
+    from cotenant.api.asked import Asked
     from cotenant.web.bodies import EstimateBody
 
-    python = set(signature(cotenant.estimate).parameters) - {"calibration", "aiconfigurator"}
-    assert set(EstimateBody.model_fields) == python
+    assert set(EstimateBody.model_fields) == {"model", "gpu", *Asked.__annotations__}
 
 
 def test_a_replay_may_have_all_conditions_that_there_are() -> None:
