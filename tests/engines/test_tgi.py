@@ -61,8 +61,28 @@ def test_the_pool_is_what_the_driver_calls_free_after_the_warm_up(
         spec(name), find_gpu(card), EngineSettings(**asked), engine=TGI, version=Version.parse(version),
         format=BF16, used_bytes=used,
     )  # fmt: skip
-    assert found.verdict is Verdict.FITS
+    spares = Version.parse(version).parts >= (1, 4, 1)
+    assert found.verdict is (Verdict.FITS if spares else Verdict.UNCERTAIN)
     assert found.kv_cache.tokens == pytest.approx(tokens, rel=within)
+
+
+@pytest.mark.parametrize(
+    ("version", "share", "verdict"),
+    [
+        ("0.9.4", None, Verdict.UNCERTAIN),
+        ("1.4.0", None, Verdict.UNCERTAIN),
+        ("1.4.0", 0.94, Verdict.FITS),
+        ("1.4.1", None, Verdict.FITS),  # "Leave 5% for some wiggle room"
+    ],
+)
+def test_a_pool_that_spares_nothing_may_run_out_while_it_serves(spec, version, share, verdict):
+    asked = EngineSettings(max_model_len=2048, gpu_memory_utilization=share)
+    found = estimate_memory(
+        spec("meta-llama/Llama-2-7b-hf"), find_gpu("A10G"), asked, engine=TGI, version=Version.parse(version),
+        format=find_format("fp16"),
+    )  # fmt: skip
+    assert found.verdict is verdict
+    assert verdict is Verdict.FITS or "lower cuda_memory_fraction" in found.reason
 
 
 def test_awq_before_marlin_writes_eight_partial_results(spec):

@@ -82,6 +82,8 @@ class PoolRules:
     `of_free`: the pool is cut from what is really free, so that only what comes after it can overflow the card.
     `holds_longest`: refuses to start when the pool cannot hold one longest sequence; with `infers_longest` only
     where max_input_tokens is told or has a default (else it takes what the pool holds).
+    `unspared`: the pool takes every byte that the warm-up leaves, and up to this part of it may be missed once
+    requests of other sizes come, which do not find their place in the blocks that the warm-up was served from.
     """
 
     base: Base = Base.CARD
@@ -93,6 +95,7 @@ class PoolRules:
     of_free: bool = False
     holds_longest: bool = True
     infers_longest: bool = False
+    unspared: float = 0.0
 
     def needs_longest(self, settings: EngineSettings) -> bool:
         """Whether it refuses to start with those settings when the pool cannot hold one longest sequence."""

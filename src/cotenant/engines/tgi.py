@@ -178,6 +178,7 @@ def _rules(release: _Release) -> MemoryRules:
             of_free=True,
             holds_longest=release >= (0, 9, 4),  # `max_total_tokens` must be <= `max_batch_total_tokens`
             infers_longest=True,
+            unspared=_SPARED if (0, 9, 4) <= release < (1, 4, 1) else 0.0,
         ),
         limits=_limits if release >= (2, 0) else _limits_v1,
         notes=_notes(release),
@@ -211,6 +212,12 @@ def _limits(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
     )
 
 
+# What 1.4.1 began to spare of the free memory ("Leave 5% for some wiggle room", models/flash_causal_lm.py). Releases
+# before it spare nothing: servers whose warm-up had fitted ran out on requests within their limits (issues 653 and
+# 1374: 1.6 GiB reserved in blocks of other sizes).
+_SPARED = 0.05
+
+
 def _wiggle_room(release: _Release) -> tuple[float, float]:
     """(part of the fraction that may be used, part of what is left that goes to the pool)."""
     if release >= (3, 3):
@@ -221,7 +228,7 @@ def _wiggle_room(release: _Release) -> tuple[float, float]:
         return 0.95, 1.0
     if release >= (2, 4):
         return 1.0, 0.90
-    return 1.0, 0.95 if release >= (1, 4, 1) else 1.0
+    return 1.0, 1.0 - _SPARED if release >= (1, 4, 1) else 1.0
 
 
 # layers/awq/quantize/qmodule.py: gemm_forward_cuda(..., 8) writes eight partial results; Marlin since 2.2.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from cotenant.domain.demand import Demand
 from cotenant.domain.estimate import Verdict
-from cotenant.domain.interval import Interval
+from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import AttentionKind
 from cotenant.engines.rules import Base, EngineRules
 from cotenant.estimation.kv_cache import pool_interval
@@ -140,9 +142,11 @@ def _card_check(memory: ReplicaMemory, stage: StageMemory, pool: Interval, free:
             return Check(what, Interval.exact(room), free, "free after weights and graphs", hint)
         before = stage.runtime.beside if rules.pool.base is Base.AT_START else _NOTHING
         later = (stage.beyond - before).clamped()
-        return Check(
-            _LATER[rules.pool.activations_inside], later, stage.left, f"left by {rules.share_option}", hint
-        )
+        what = _LATER[rules.pool.activations_inside]
+        if rules.pool.unspared:
+            most = stage.given_back + ceil(stage.room.high * rules.pool.unspared)  # none of it can be relied on
+            later, what = total((later, Interval(0, 0, most))), "serving requests of other sizes than the warm-up's"
+        return Check(what, later, stage.left, f"left by {rules.share_option}", hint)
     footprint = footprint_of(stage, pool)
     return Check("the replica with its graphs", footprint, free, "left on the card", hint)
 
