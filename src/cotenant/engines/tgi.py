@@ -212,9 +212,9 @@ def _limits(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
     )
 
 
-# What 1.4.1 began to spare of the free memory ("Leave 5% for some wiggle room", models/flash_causal_lm.py). Releases
-# before it spare nothing: servers whose warm-up had fitted ran out on requests within their limits (issues 653 and
-# 1374: 1.6 GiB reserved in blocks of other sizes).
+# What 1.4.1 began to spare of what is free ("Leave 5% for some wiggle room", models/flash_causal_lm.py). Before,
+# servers whose warm-up had fitted ran out on requests within their limits (issues 653 and 1374: 1.6 GiB reserved
+# in blocks of other sizes).
 _SPARED = 0.05
 
 

@@ -145,7 +145,8 @@ def _card_check(memory: ReplicaMemory, stage: StageMemory, pool: Interval, free:
         what = _LATER[rules.pool.activations_inside]
         if rules.pool.unspared:
             most = stage.given_back + ceil(stage.room.high * rules.pool.unspared)  # none of it can be relied on
-            later, what = total((later, Interval(0, 0, most))), "serving requests of other sizes than the warm-up's"
+            later = total((later, Interval(0, 0, most)))
+            what = "serving requests of other sizes than the warm-up's"
         return Check(what, later, stage.left, f"left by {rules.share_option}", hint)
     footprint = footprint_of(stage, pool)
     return Check("the replica with its graphs", footprint, free, "left on the card", hint)
