@@ -1,67 +1,84 @@
-"""Every flag that is written is one that the engine's version takes (tests/contracts/flags, from its source)."""
+"""Every flag that is written is one that the plan's own release takes (tests/contracts/flags, from its source)."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from pathlib import Path
+import re
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from cotenant.catalogue.gpus import find_gpu
 from cotenant.deployment.container import arguments
 from cotenant.deployment.launch import launches, with_own_ports
-from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
+from cotenant.domain.engine import AdapterSlots, EngineSettings, Speculation, Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Adapter
-from cotenant.engines import find_engine
+from cotenant.edge.models import open_model
+from cotenant.engines import engine_names, find_engine
 from cotenant.engines.hosting import hosting_of
+from cotenant.errors import UnsupportedError
 from tests.deployment.conftest import plan_of
+from tests.deployment.flag_lists import ALL, ENGINES, known_to, lists_of
 
-FLAGS = Path(__file__).parents[1] / "contracts" / "flags"
-ENGINES = sorted(path.stem for path in FLAGS.glob("*.json"))
-
-
-def known(engine: str) -> tuple[str, set[str]]:
-    """(version, flags) of what was read."""
-    found: dict[str, Any] = json.loads((FLAGS / f"{engine}.json").read_text(encoding="utf-8"))
-    return found["version"], set(found["flags"])
+_TOLD: dict[str, Any] = {
+    "tensor_parallel_size": 2, "pipeline_parallel_size": 2, "data_parallel_size": 2, "dtype": "bf16",
+    "kv_cache_dtype": "fp8", "max_model_len": 4096, "max_num_seqs": 8, "max_num_batched_tokens": 4096,
+    "gpu_memory_utilization": 0.5, "kv_cache_memory_bytes": 2**30, "block_size": 16, "enforce_eager": True,
+    "enable_expert_parallel": True, "enable_sleep_mode": True, "adapters": AdapterSlots(2, 16),
+    "kv_cache_tokens": 4096, "max_input_tokens": 2048, "max_graph_batch": 8, "enable_prefix_caching": False,
+    "language_model_only": True, "decode_context_parallel_size": 2, "speculation": Speculation("ngram", 3),
+    "llama_cpp": None,
+}  # fmt: skip
+_LLAMA: dict[str, Any] = {
+    "n_ctx": 8192, "n_parallel": 4, "n_batch": 512, "n_ubatch": 256, "n_gpu_layers": 99, "flash_attn": True,
+    "type_k": "q8_0", "type_v": "q8_0", "kv_unified": True, "swa_full": True, "kv_offload": False,
+    "tensor_split": (1.0, 1.0), "n_cpu_moe": 4,
+}  # fmt: skip
 
 
 def flags_of(words: tuple[str, ...] | list[str]) -> set[str]:
     """The words that are flags of the engine; `-m` after `python` is Python's."""
-    own = words[1:] if words[0] == "-m" else words[2:] if words[0].startswith("python") else words
+    own = words[3:] if words[0].startswith("python") else words
+    own = own[1:] if own and own[0] == "-m" and words[0] == "-m" else own
     return {word for word in own if word.startswith("-") and not word[1:2].isdigit()}
 
 
-def everything(engine: str) -> EngineSettings:
-    """Settings that ask for every flag that the engine's rules can render."""
-    words = LlamaCppOptions(
-        n_ctx=8192, n_ctx_slot=2048, n_parallel=4, n_batch=512, n_ubatch=256, n_gpu_layers=99, flash_attn=True,
-        type_k="q8_0", type_v="q8_0", kv_unified=True, swa_full=True, kv_offload=False, tensor_split=(1.0, 1.0),
-        n_cpu_moe=4,
-    )  # fmt: skip
-    return EngineSettings(
-        tensor_parallel_size=2, pipeline_parallel_size=2, dtype="bf16", kv_cache_dtype="fp8", max_model_len=4096,
-        max_num_seqs=8, max_num_batched_tokens=2048, gpu_memory_utilization=0.5, kv_cache_memory_bytes=2**30,
-        block_size=16, enforce_eager=engine == "vllm", enable_expert_parallel=True, adapters=AdapterSlots(2, 16),
-        data_parallel_size=1 if engine == "vllm" else 2, llama_cpp=words, kv_cache_tokens=4096,
-        max_input_tokens=2048, max_graph_batch=8,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_all_that_the_rules_can_say_is_known(engine: str) -> None:
-    version, flags = known(engine)
+def all_that_it_starts_with(engine: str, version: str) -> list[EngineSettings]:
+    """One setting after the other, and all of them together, as that release's own rules resolve them."""
     rules, parsed = find_engine(f"{engine}@{version}")
-    argv = rules.arguments(
-        everything(engine), version=parsed, model_path="owner/name", port=8000, quantization="fp8",
-        served_name="name", adapters=(Adapter("a", 16, "owner/a"),),
-    )  # fmt: skip
-    unknown = flags_of(argv) - flags
-    assert not unknown
-    assert len(flags_of(argv)) >= 8
+    model = open_model("meta-llama/Llama-3.1-8B-Instruct").spec
+    asked = [EngineSettings(**{name: value}) for name, value in _TOLD.items() if value is not None]
+    if engine == "llama.cpp":
+        asked += [EngineSettings(llama_cpp=LlamaCppOptions(**{name: value})) for name, value in _LLAMA.items()]
+        asked += [EngineSettings(llama_cpp=LlamaCppOptions(type_v="q8_0", flash_attn=True))]
+    taken: list[EngineSettings] = []
+    together = EngineSettings()
+    for one in asked:
+        try:
+            taken.append(rules.resolve(model, find_gpu("H100-80GB-SXM"), one, parsed))
+        except UnsupportedError:
+            continue
+        changed = {each.name: getattr(one, each.name) for each in fields(one)}
+        merged = {name: value for name, value in changed.items() if value != getattr(EngineSettings(), name)}
+        together = replace(together, **merged)
+    return [*taken, together]
+
+
+@pytest.mark.parametrize(("engine", "version"), ALL)
+def test_no_release_is_told_what_it_does_not_know(engine: str, version: str) -> None:
+    """Whatever its rules do not refuse."""
+    rules, parsed = find_engine(f"{engine}@{version}")
+    written: set[str] = set()
+    for settings in all_that_it_starts_with(engine, version):
+        words = rules.arguments(
+            settings, version=parsed, model_path="owner/name", port=8000, quantization="fp8",
+            served_name="name", adapters=(Adapter("a", 16, "owner/a"),) if settings.adapters else (),
+        )  # fmt: skip
+        written |= flags_of(words)
+    assert written - known_to(engine, parsed) == set()
+    assert len(written) >= 8
 
 
 def at_version(plan: Plan, version: str) -> Plan:
@@ -69,11 +86,64 @@ def at_version(plan: Plan, version: str) -> Plan:
     return replace(plan, replicas=tuple(replace(one, engine_version=version) for one in plan.replicas))
 
 
+def exported(engine: str, version: str | None) -> tuple[set[str], Version]:
+    """What exporters write for a plan of that release (None: the newest that is planned for)."""
+    plan = plan_of(engine)
+    found = launches(plan if version is None else at_version(plan, version))
+    written = [flags_of(arguments(with_own_ports(one), metrics=True)) for one in found]
+    return set().union(*written), found[0].version
+
+
+@pytest.mark.parametrize(("engine", "version"), ALL)
+def test_what_exporters_add_is_known_too(engine: str, version: str) -> None:
+    """Older than what can be told all of a plan: refused by name."""
+    since = hosting_of(engine).since
+    if since is not None and Version.parse(version) < since:
+        with pytest.raises(UnsupportedError, match="cannot be told all of a plan"):
+            exported(engine, version)
+        return
+    rules, parsed = find_engine(f"{engine}@{version}")
+    plan = plan_of(engine)
+    kept = replace(
+        plan,
+        replicas=tuple(replace(one, settings=_of_release(one.settings, rules, parsed)) for one in plan.replicas),
+    )
+    written = [
+        flags_of(arguments(with_own_ports(one), metrics=True)) for one in launches(at_version(kept, version))
+    ]
+    assert set().union(*written) - known_to(engine, parsed) == set()
+
+
+def _of_release(settings: EngineSettings, rules: Any, version: Version) -> EngineSettings:
+    """A plan of an older release says the pool by a share of the card where it has no bytes."""
+    bytes_known = rules.rules(version, find_gpu("A100-80GB-SXM")).has_cache_bytes
+    return settings if bytes_known else replace(settings, kv_cache_memory_bytes=None)
+
+
 @pytest.mark.parametrize("engine", ENGINES)
-def test_what_exporters_add_is_known_too(engine: str) -> None:
-    version, flags = known(engine)
-    for one in launches(at_version(plan_of(engine), version)):
-        assert flags_of(arguments(with_own_ports(one), metrics=True)) <= flags
+def test_a_plan_of_today_is_held_to_the_list_of_its_release(engine: str) -> None:
+    written, version = exported(engine, None)
+    assert written <= known_to(engine, version)
+    assert lists_of(engine)[-1].version <= version
+
+
+def test_every_engine_that_takes_flags_has_lists() -> None:
+    """Ollama's server takes none: it reads variables and a Modelfile (tests/deployment/test_quoting.py)."""
+    assert set(engine_names()) - set(ENGINES) == {"ollama"}
+    assert all(len(lists_of(engine)) >= 2 for engine in ENGINES)
+
+
+@pytest.mark.parametrize(("engine", "version"), ALL)
+def test_every_list_says_where_it_was_read(engine: str, version: str) -> None:
+    """At a commit; a package that names none is held by its digest, a page of NVIDIA's by its address."""
+    told = next(one.document for one in lists_of(engine) if str(one.version) == version)
+    assert "/" in told["repository"]
+    assert told["flags"] == sorted(set(told["flags"]))
+    if told["commit"]:
+        assert re.fullmatch(r"[0-9a-f]{9,40}", told["commit"])
+        assert told["files"]
+    else:
+        assert re.fullmatch(r"[0-9a-f]{64}", told.get("sha256", "")) or told["page"].startswith("https://nvidia.")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
 from cotenant.readers.plan_document import read_plan
 from tests.deployment.conftest import document
+from tests.deployment.flag_lists import known_to
 from tests.deployment.test_schemas import check_kubernetes, documents, validator
 
 ADAPTERS = [{"name": "legal", "rank": 16, "source": "./legal"}, {"name": "medical", "rank": 16}]
@@ -179,13 +179,13 @@ def test_every_target_starts_the_engine_under_all_names(target: str) -> None:
 
 
 def test_ray_gets_a_flag_that_is_off_as_false() -> None:
-    flags = set(json.loads((Path(__file__).parents[1] / "contracts/flags/vllm.json").read_text())["flags"])
     plan = twins(
         enable_prefix_caching=False,
         enforce_eager=True,
         enable_sleep_mode=True,
     )
-    (found, _) = (keywords(one) for one in launches(plan))
+    first = launches(plan)[0]
+    found, flags = keywords(first), known_to("vllm", first.version)
     assert found["enable_prefix_caching"] is False
     assert found["enforce_eager"] is True
     assert not {"enable_sleep_mode", "port", "served_model_name", "model", "no_enable_prefix_caching"} & set(found)

@@ -13,12 +13,14 @@ import pytest
 import yaml
 
 from cotenant.deployment.cells import weights_bytes
+from cotenant.deployment.launch import launches
 from cotenant.deployment.targets import export
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
 from cotenant.readers.plan_document import read_plan
 from cotenant.units import GIB
 from tests.deployment.conftest import ENGINES, document, plan_of, trio
+from tests.deployment.flag_lists import known_to
 
 CONTRACTS = Path(__file__).parents[1] / "contracts"
 
@@ -228,7 +230,7 @@ def test_ray_serve() -> None:
     found = {each.get("kind", "serve"): each for each in documents(plan, "ray-serve")}
     check_kubernetes(found["RayService"])
     assert yaml.safe_load(found["RayService"]["spec"]["serveConfigV2"]) == found["serve"]
-    flags = set(json.loads((CONTRACTS / "flags" / "vllm.json").read_text())["flags"])
+    flags = known_to("vllm", launches(plan)[0].version)
     groups = {
         group["groupName"]: group for group in found["RayService"]["spec"]["rayClusterConfig"]["workerGroupSpecs"]
     }

@@ -114,6 +114,11 @@ def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Laun
     _check(replica)
     engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
     hosting = hosting_of(engine.name)
+    if hosting.since is not None and version < hosting.since:
+        raise UnsupportedError(
+            f"{replica.id} is planned for {engine.title} {version}, which cannot be told all of a plan",
+            hint=f"plan it for {engine.name}@{hosting.since} or later",
+        )
     settings = replace(replica.settings, enable_sleep_mode=False)
     words = engine.arguments(
         settings, version=version, model_path=replica.checkpoint, port=replica.port,

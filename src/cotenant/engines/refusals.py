@@ -44,6 +44,19 @@ def refuse_long(option: str, model: ModelSpec, length: int | None) -> None:
         )
 
 
+def refuse_newer(
+    title: str, release: tuple[int, ...], *flags: tuple[str, bool, tuple[int, ...]], prefix: str = ""
+) -> None:
+    """Raise UnsupportedError for the first of `flags` (its name, whether it is asked for, the release that brought
+    it) that is asked of an older release."""
+    for flag, asked, since in flags:
+        if asked and release < since:
+            first = prefix + ".".join(map(str, since))
+            raise UnsupportedError(
+                f"{title} knows {flag} from {first} on", hint=f"name a release from {first} on, or leave that out"
+            )
+
+
 def decimal(share: float | None) -> str | None:
     """A fraction with at most four digits and no trailing zeros; None stays None."""
     return None if share is None else f"{share:.4f}".rstrip("0").rstrip(".")

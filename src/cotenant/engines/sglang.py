@@ -22,7 +22,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, Role
 from cotenant.domain.workload import Adapter
-from cotenant.engines.refusals import decimal, refuse_long, refuse_share, refuse_uneven, valued
+from cotenant.engines.refusals import refuse_long, refuse_share, refuse_uneven
 from cotenant.engines.rules import (
     Base,
     CacheRules,
@@ -35,8 +35,7 @@ from cotenant.engines.rules import (
     ProfileRules,
     RuntimeRules,
 )
-from cotenant.engines.speculative import sglang_flags
-from cotenant.errors import UnsupportedError
+from cotenant.engines.sglang_arguments import adapter_flags, flags, head, refuse_unknown, tp_size
 from cotenant.units import GIB, MIB
 
 NEWEST = Version((0, 5, 23), "0.5.23")
@@ -88,8 +87,7 @@ class Sglang:
         refuse_uneven(self.title, model, settings)
         refuse_share("mem_fraction_static", settings.gpu_memory_utilization)
         refuse_long("context_length", model, settings.max_model_len)
-        if settings.pipeline_parallel_size > 1 and release < (0, 4, 6):
-            raise UnsupportedError("SGLang knows --pp-size from 0.4.6 on", hint="use tensor parallel alone")
+        refuse_unknown(settings, release)
         card = _Card.of(gpu, settings, release)
         tokens = settings.max_num_batched_tokens or card.chunk
         graphs = settings.max_graph_batch or card.graphs
@@ -123,20 +121,11 @@ class Sglang:
     ) -> tuple[str, ...]:
         """``python -m sglang.launch_server --model-path MODEL ...``"""
         release = _release(version)
-        argv = ["python", "-m", "sglang.launch_server", "--model-path", model_path]
-        if served_name:
-            argv += ["--served-model-name", served_name]
-        if port is not None:
-            argv += ["--port", str(port)]
-        return (*argv, *_flags(settings, release, quantization), *_adapter_flags(settings, release, adapters))
+        argv = head(release, model_path, served_name, port)
+        return (*argv, *flags(settings, release, quantization), *adapter_flags(settings, release, adapters))
 
 
 SGLANG = Sglang()
-
-
-def _tp_size(settings: EngineSettings) -> int:
-    """--tp-size counts all GPUs of a stage: with DP attention every copy of attention has a part of them."""
-    return settings.tensor_parallel_size * settings.data_parallel_size
 
 
 def _release(version: Version) -> _Release:
@@ -233,7 +222,7 @@ class _Card:
     @classmethod
     def of(cls, gpu: GpuSpec, settings: EngineSettings, release: _Release) -> _Card:
         return cls(
-            gpu.driver_bytes.value / MIB, _tp_size(settings), settings.pipeline_parallel_size,
+            gpu.driver_bytes.value / MIB, tp_size(settings), settings.pipeline_parallel_size,
             settings.data_parallel_size, release,
         )  # fmt: skip
 
@@ -344,53 +333,3 @@ def _cache_dtype(model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, relea
 
 
 _MODELOPT = ("nvfp4", "mixed-nvfp4-fp8")
-
-
-_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": None}
-_CACHE_DTYPES = {"auto": None, "fp8": "fp8_e4m3", "bf16": "bf16", "bfloat16": "bf16"}
-
-
-def _flags(settings: EngineSettings, release: _Release, quantization: str) -> tuple[str, ...]:
-    ranks, stages, copies = _tp_size(settings), settings.pipeline_parallel_size, settings.data_parallel_size
-    graphs = "--cuda-graph-max-bs-decode" if release >= (0, 5, 16) else "--cuda-graph-max-bs"
-    eager = settings.enforce_eager
-    flags = valued(
-        (
-            ("--tp-size", ranks if ranks > 1 else None),
-            ("--pp-size", stages if stages > 1 else None),
-            ("--dp-size", copies if copies > 1 else None),
-            ("--ep-size", ranks if settings.enable_expert_parallel and release >= (0, 5) else None),
-            ("--dtype", _DTYPES.get(settings.dtype, settings.dtype)),
-            ("--quantization", quantization or None),
-            ("--kv-cache-dtype", _CACHE_DTYPES.get(settings.kv_cache_dtype, settings.kv_cache_dtype)),
-            ("--context-length", settings.max_model_len),
-            ("--max-running-requests", settings.max_num_seqs),
-            ("--chunked-prefill-size", settings.max_num_batched_tokens),
-            ("--mem-fraction-static", decimal(settings.gpu_memory_utilization)),
-            ("--max-total-tokens", settings.kv_cache_tokens),
-            ("--page-size", settings.block_size),
-            (graphs, None if eager or release < (0, 3) else settings.max_graph_batch),
-        )
-    )
-    flags += ("--enable-dp-attention",) if copies > 1 else ()
-    if settings.speculation is not None:
-        drafted = settings.speculation.draft
-        flags += sglang_flags(
-            settings.speculation.method, settings.speculation.tokens, "" if drafted is None else drafted.name
-        )
-    return (*flags, "--disable-cuda-graph") if eager else flags
-
-
-def _adapter_flags(settings: EngineSettings, release: _Release, adapters: Sequence[Adapter]) -> tuple[str, ...]:
-    """LoRA: adapters as name=path, slots, and the largest rank where the version can be told."""
-    slots = settings.adapters
-    if slots is None and not adapters:
-        return ()
-    many = slots.max_loras if slots else len(adapters)
-    rank = slots.max_lora_rank if slots else max(adapter.rank for adapter in adapters)
-    flags: tuple[str, ...] = ("--max-loras-per-batch", str(many))
-    if release >= (0, 4, 9):
-        flags += ("--enable-lora", "--max-lora-rank", str(rank))
-    if adapters:
-        flags += ("--lora-paths", *(f"{adapter.name}={adapter.source or adapter.name}" for adapter in adapters))
-    return flags

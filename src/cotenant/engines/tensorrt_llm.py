@@ -54,6 +54,7 @@ _LIBRARIES = Interval(300 * MIB, 1500 * MIB, 2600 * MIB)
 # A built engine keeps less of it: two logs of 0.12 and 0.14 leave 0.7 and 0.8 GiB beside all that they name, with
 # the CUDA context.
 _ENGINE_LIBRARIES = Interval(100 * MIB, 300 * MIB, 800 * MIB)
+OPTIONS_SINCE = (0, 19)  # trtllm-serve takes --ep_size and a file of options (NVIDIA's page of 0.18.2 has neither)
 _TORCH_SINCE = (0, 17)  # `--backend pytorch`; before, engines built by trtllm-build
 
 
@@ -136,10 +137,10 @@ class TensorRtLlm:
         argv: tuple[str, ...] = ("trtllm-serve", model_path)
         if port is not None:
             argv += ("--port", str(port))
-        argv += _flags(settings, _release(version))
-        return (
-            (*argv, "--extra_llm_api_options", EXTRA_OPTIONS_FILE) if extra_options(settings, adapters) else argv
-        )
+        release = _release(version)
+        argv += _flags(settings, release)
+        beside = release >= OPTIONS_SINCE and extra_options(settings, adapters)
+        return (*argv, "--extra_llm_api_options", EXTRA_OPTIONS_FILE) if beside else argv
 
 
 TENSORRT_LLM = TensorRtLlm()
@@ -238,7 +239,7 @@ def _flags(settings: EngineSettings, release: _Release) -> tuple[str, ...]:
             ("--backend", "pytorch" if release >= (0, 17) else None),
             ("--tp_size", ranks if ranks > 1 else None),
             ("--pp_size", stages if stages > 1 else None),
-            ("--ep_size", ranks if settings.enable_expert_parallel else None),
+            ("--ep_size", ranks if settings.enable_expert_parallel and release >= OPTIONS_SINCE else None),
             ("--max_seq_len", settings.max_model_len),
             ("--max_batch_size", settings.max_num_seqs),
             ("--max_num_tokens", settings.max_num_batched_tokens),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cotenant.domain.engine import Version
 from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics
 
 
@@ -22,4 +23,5 @@ HOSTING = Hosting(
     files_dir="/root/.cache/llama.cpp",
     metrics=lambda version: Metrics(queue="llamacpp:requests_deferred", flags=("--metrics",)),
     adapter_requests=AdapterRequests(fields=_adapter_fields),
+    since=Version((4470,), "b4470"),  # -hf, which finds the file of a hub id
 )

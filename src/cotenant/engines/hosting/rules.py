@@ -57,6 +57,7 @@ class Hosting:
     `own_ports`: flags that keep two of its servers on one machine from each other's sockets.
     `after_start`: the command that makes the model known, where starting the server does not.
     `adapter_requests`: how one of several adapters is asked for; None where no request can, or none is known.
+    `since`: the first release that can be told all that a plan decides; older ones are for estimates alone.
     """
 
     image: Callable[[Version], str]
@@ -73,6 +74,7 @@ class Hosting:
     file_suffix: str = ""  # what the file beside it is called, after the replica's name
     after_start: Callable[[str, str], tuple[str, ...]] | None = None  # (model, file) -> words
     adapter_requests: AdapterRequests | None = None
+    since: Version | None = None
 
 
 def tagged(repository: str, prefix: str = "") -> Callable[[Version], str]:

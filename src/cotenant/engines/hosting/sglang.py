@@ -9,8 +9,10 @@ from cotenant.domain.engine import Version
 from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
 
 
-def _metrics(version: Version) -> Metrics:
-    """Counted only with --enable-metrics."""
+def _metrics(version: Version) -> Metrics | None:
+    """Counted only with --enable-metrics, since 0.3.5.post1."""
+    if version.parts < (0, 3, 6):
+        return None
     return Metrics(
         queue="sglang:num_queue_reqs",
         cache_use="sglang:token_usage",
@@ -33,4 +35,5 @@ HOSTING = Hosting(
     files_dir="/root/.cache/huggingface",
     metrics=_metrics,
     adapter_requests=AdapterRequests(fields=_adapter_fields),
+    since=Version((0, 2, 9), "0.2.9"),  # --served-model-name
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cotenant.domain.engine import EngineSettings
+from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.workload import Adapter
 from cotenant.engines.hosting.rules import Hosting, tagged
-from cotenant.engines.tensorrt_llm import EXTRA_OPTIONS_FILE, extra_options
+from cotenant.engines.tensorrt_llm import EXTRA_OPTIONS_FILE, OPTIONS_SINCE, extra_options
 
 
 def _options(settings: EngineSettings, model_path: str, adapters: Sequence[Adapter]) -> tuple[str, str] | None:
@@ -28,4 +28,5 @@ HOSTING = Hosting(
     files_dir="/root/.cache/huggingface",
     beside=_options,
     file_suffix=".extra_llm_api_options.yaml",
+    since=Version(OPTIONS_SINCE, "0.19"),
 )

@@ -7,8 +7,8 @@ from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, ta
 
 
 def _own_ports(version: Version, port: int) -> tuple[str, ...]:
-    """Shards talk over a socket in /tmp and meet on 29500; the router's own metrics take 9000 since 3.0."""
-    prometheus = ("--prometheus-port", str(port + 1000)) if version.parts >= (3, 0) else ()
+    """Shards talk over a socket in /tmp and meet on 29500; the router's own metrics take 9000 since 3.3."""
+    prometheus = ("--prometheus-port", str(port + 1000)) if version.parts >= (3, 3) else ()
     sockets = ("--shard-uds-path", f"/tmp/text-generation-server-{port}", "--master-port", str(port + 21500))
     return (*sockets, *prometheus)
 

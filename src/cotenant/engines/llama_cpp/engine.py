@@ -19,6 +19,7 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines.llama_cpp.builds import NEWEST, OLDEST, BuildRules, build_rules
 from cotenant.engines.llama_cpp.cache import TYPES, cells
+from cotenant.engines.refusals import refuse_newer
 from cotenant.engines.rules import (
     Allocation,
     CacheRules,
@@ -65,7 +66,9 @@ class LlamaCpp:
         self, model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, version: Version
     ) -> EngineSettings:
         """Defaults of llama-server of that build. Raises UnsupportedError where it refuses."""
-        return resolved(model, settings, build_rules(version))
+        build = build_rules(version)
+        _refuse_unknown(settings, build.number)
+        return resolved(model, settings, build)
 
     def budget(self, capacity: Interval, settings: EngineSettings) -> Interval:
         """All of the card; what others hold is taken off by who knows it."""
@@ -82,10 +85,10 @@ class LlamaCpp:
         served_name: str = "",
         adapters: Sequence[Adapter] = (),
     ) -> tuple[str, ...]:
-        """``llama-server -m FILE.gguf -ngl 99 -c ... -np ...``; a hub id is given with -hf."""
+        """``llama-server -m FILE.gguf -ngl 99 -c ... -np ...``; a hub id is given with -hf. Before b4470 -hf does
+        not find a file by itself, and a file of the model's name is said instead."""
         build = build_rules(version)
-        source = ("-m", model_path) if model_path.endswith(".gguf") else ("-hf", model_path)
-        argv = ["llama-server", *source]
+        argv = ["llama-server", *_source(model_path, build.number)]
         if served_name:
             argv += ["--alias", served_name]
         if port is not None:
@@ -192,28 +195,63 @@ def _refuse(settings: EngineSettings) -> None:
             raise UnsupportedError(f"llama.cpp has no {name}: its cache is not paged")
 
 
+def _refuse_unknown(settings: EngineSettings, build: int) -> None:
+    """Raise UnsupportedError for what the server of that build has no flag for. Found by bisecting
+    examples/server/server.cpp and common/ of ggml-org/llama.cpp by number of commits."""
+    asked = settings.llama_cpp or LlamaCppOptions()
+    typed = _cache_type(settings.kv_cache_dtype)
+    quantised = {typed or asked.type_k, typed or asked.type_v} != {"f16"}
+    refuse_newer(
+        "llama.cpp",
+        (build,),
+        ("-np", (asked.n_parallel or settings.max_num_seqs or 1) > 1, (1413,)),
+        ("-ctk and -ctv", quantised, (2251,)),
+        ("--no-kv-offload", not asked.kv_offload, (2599,)),
+        ("-fa", bool(asked.flash_attn), (2771,)),
+        ("-ot", asked.n_cpu_moe > 0, (5028,)),
+        prefix="b",
+    )
+
+
+def _source(model_path: str, build: int) -> tuple[str, str]:
+    if model_path.endswith(".gguf"):
+        return "-m", model_path
+    return ("-hf", model_path) if build >= 4470 else ("-m", f"{model_path.rpartition('/')[2]}.gguf")
+
+
+def _experts_on_host(layers: int, build: int) -> list[str]:
+    """--cpu-moe since b6051, --n-cpu-moe since b6089; before, the patterns that these stand for."""
+    if layers == 0:
+        return []
+    if layers >= ALL_LAYERS:
+        return ["--cpu-moe"] if build >= 6051 else ["-ot", "ffn_(up|down|gate)_exps=CPU"]
+    if build >= 6089:
+        return ["--n-cpu-moe", str(layers)]
+    numbers = "|".join(map(str, range(layers)))
+    return ["-ot", rf"blk\.({numbers})\.ffn_(up|down|gate)_exps=CPU"]
+
+
 def _flags(settings: EngineSettings, build: BuildRules) -> list[str]:
     """Flags in a fixed order; what is the build's own default is left out."""
     options = settings.llama_cpp or LlamaCppOptions()
     valued: tuple[tuple[str, object], ...] = (
         ("-ngl", options.n_gpu_layers),
         ("-c", options.n_ctx),
-        ("-np", options.n_parallel),
+        ("-np", options.n_parallel if build.number >= 1413 else None),
         ("-b", options.n_batch if options.n_batch not in (None, 2048) else None),
-        ("-ub", options.n_ubatch if options.n_ubatch != build.micro_batch else None),
+        ("-ub", options.n_ubatch if options.n_ubatch != build.micro_batch and build.number >= 2413 else None),
         ("-ctk", options.type_k if options.type_k != "f16" else None),
         ("-ctv", options.type_v if options.type_v != "f16" else None),
         ("-ts", ",".join(f"{share:g}" for share in options.tensor_split) or None),
-        ("--n-cpu-moe", options.n_cpu_moe if 0 < options.n_cpu_moe < ALL_LAYERS else None),
     )
     argv = [part for name, value in valued if value is not None for part in (name, str(value))]
+    argv += _experts_on_host(options.n_cpu_moe, build.number)
     if options.flash_attn is not None and build.flash_auto:
         argv += ["-fa", "on" if options.flash_attn else "off"]
     elif options.flash_attn:
         argv += ["-fa"]
     argv += ["--kv-unified"] if options.kv_unified and build.streams else []
-    argv += ["--cpu-moe"] if options.n_cpu_moe >= ALL_LAYERS else []
-    argv += ["--swa-full"] if options.swa_full else []
+    argv += ["--swa-full"] if options.swa_full and build.windows else []  # before, all layers keep everything
     argv += [] if options.kv_offload else ["--no-kv-offload"]
     argv += ["-fit", "off"] if build.fits_itself else []
     return argv

@@ -36,22 +36,31 @@ def flags(settings: EngineSettings, release: Release, quantization: str) -> tupl
     flags = tuple(part for name, value in valued if value is not None for part in (name, str(value)))
     if settings.enforce_eager:
         flags += ("--enforce-eager",)
-    if settings.enable_prefix_caching is not None:
-        flags += ("--enable-prefix-caching" if settings.enable_prefix_caching else "--no-enable-prefix-caching",)
+    if settings.enable_prefix_caching:
+        flags += ("--enable-prefix-caching",)
+    if settings.enable_prefix_caching is False and release >= (0, 6, 5):  # before, off unless it was switched on
+        flags += ("--no-enable-prefix-caching",)
     if settings.language_model_only:
         flags += _TEXT_ALONE if release >= (0, 16) else _NO_MEDIA
     if settings.enable_sleep_mode:
         flags += ("--enable-sleep-mode",)
     if settings.speculation is not None:
-        flags += ("--speculative-config", _speculative(settings.speculation))
+        flags += _speculative(settings.speculation, release)
     if settings.enable_expert_parallel and release >= (0, 8):
         flags += ("--enable-expert-parallel",)
     return flags
 
 
-def _speculative(asked: Speculation) -> str:
+def _speculative(asked: Speculation, release: Release) -> tuple[str, ...]:
+    """One object since 0.8.3; before, a draft by its name, or the model's own layers by their number alone."""
+    if release < (0, 8, 3):
+        draft = () if asked.draft is None else ("--speculative-model", asked.draft.name)
+        return (*draft, "--num-speculative-tokens", str(asked.tokens))
     own = "" if asked.draft is None else f'"model": "{asked.draft.name}", '
-    return f'{{"method": "{asked.method}", {own}"num_speculative_tokens": {asked.tokens}}}'
+    return (
+        "--speculative-config",
+        f'{{"method": "{asked.method}", {own}"num_speculative_tokens": {asked.tokens}}}',
+    )
 
 
 def _decimal(share: float | None) -> str | None:

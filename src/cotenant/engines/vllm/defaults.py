@@ -5,6 +5,7 @@ from __future__ import annotations
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import AttentionKind, ModelSpec
+from cotenant.engines.refusals import refuse_newer
 from cotenant.engines.vllm.releases import Release
 from cotenant.errors import UnsupportedError
 from cotenant.units import GIB
@@ -125,6 +126,18 @@ def refuse(model: ModelSpec, settings: EngineSettings, release: Release) -> None
             f"max_model_len {settings.max_model_len} is above the {model.max_model_len} of {model.name}",
             hint="vLLM refuses it, since longer positions were never learned",
         )
+
+
+def refuse_unknown(settings: EngineSettings, release: Release) -> None:
+    """Raise UnsupportedError for what that release has no flag for (vllm/engine/arg_utils.py at the tags)."""
+    asked = settings.speculation
+    refuse_newer(
+        "vLLM",
+        release,
+        ("--enable-sleep-mode", settings.enable_sleep_mode, (0, 7)),
+        ("--data-parallel-size", settings.data_parallel_size > 1, (0, 8, 3)),
+        ("--speculative-config", asked is not None and asked.draft is None and asked.method != "mtp", (0, 8, 3)),
+    )
 
 
 def lora_rank(rank: int) -> int:

@@ -13,7 +13,14 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines.rules import ExpertPadding, MemoryRules, ProfileRules
 from cotenant.engines.vllm.arguments import adapter_flags, flags
-from cotenant.engines.vllm.defaults import batch_defaults, cache_dtype, lora_rank, refuse, utilization
+from cotenant.engines.vllm.defaults import (
+    batch_defaults,
+    cache_dtype,
+    lora_rank,
+    refuse,
+    refuse_unknown,
+    utilization,
+)
 from cotenant.engines.vllm.memory import has_second_runner, memory_rules, rules_of, second_profile
 from cotenant.engines.vllm.releases import NEWEST, OLDEST, release_of, short
 
@@ -53,6 +60,7 @@ class Vllm:
         """Defaults of `vllm serve` of that version on that card. Raises UnsupportedError where it refuses."""
         release = release_of(version, gpu)
         refuse(model, settings, release)
+        refuse_unknown(settings, short(version))
         length = settings.max_model_len or model.max_model_len
         tokens, seqs = batch_defaults(model, gpu, length, release, settings.adapters is not None)
         if settings.max_num_batched_tokens is not None:
