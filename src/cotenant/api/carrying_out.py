@@ -80,24 +80,27 @@ def verify(
         max_concurrency=max_concurrency, rounds=rounds, seed=seed, metrics=metrics, watch=watch, every=every,
         state=state, fresh=fresh, calibration=calibration, traffic=traffic, key_env=key_env,
     )  # fmt: skip
-    return verify_plan(*plan_and_requests(plan, fleet, tell), asked, progress=tell)
+    found, requests, _ = plan_and_requests(plan, fleet, tell)
+    return verify_plan(found, requests, asked, progress=tell)
 
 
 def plan_and_requests(
     source: PlanSource, fleet: FleetSource | None, tell: Progress
-) -> tuple[Plan, tuple[ModelRequest, ...]]:
-    """A plan, read or made, and the requests of its fleet where that is at hand."""
-    from contextlib import suppress
+) -> tuple[Plan, tuple[ModelRequest, ...], str]:
+    """A plan, read or made, and the requests of its fleet as it serves them: models as one that it runs as one.
 
-    from cotenant.edge.plans import given_plan, plan_and_fleet
-    from cotenant.errors import InputError
+    `fleet` stands before the fleet that the plan's document holds. Where that one cannot be opened here the third
+    value says why, and its limits are enough. Raises InputError for a fleet that the plan is not of.
+    """
+    from cotenant.edge.plans import given_plan, plan_and_wishes
+    from cotenant.planning.folding import folded_as
 
-    found = given_plan(source)
-    if found is not None and fleet is None:
-        with suppress(InputError):  # made without a fleet, or its models are not at hand: its limits are enough
-            both = plan_and_fleet(source)
-            return (found, both[1].models) if both is not None else (found, ())
+    if fleet is None:
+        both = plan_and_wishes(source)
+        if both is not None:
+            return both
+    found = None if fleet is None else given_plan(source)
     if found is None:
         fleet = fleet or source  # type: ignore[assignment] # what is no plan is a fleet
         found = make_plan(fleet, progress=tell)  # type: ignore[arg-type]
-    return found, load_fleet(fleet).models if fleet is not None else ()
+    return found, folded_as(load_fleet(fleet), found).models if fleet is not None else (), ""
