@@ -31,7 +31,7 @@ class Ticket:
     """One request in the gateway. `asked` is the name that the client used, `model` the model that serves it."""
 
     __slots__ = (
-        "arrived_s", "asked", "body", "client", "commands", "deadline_s", "ended_s", "first_s", "id", "model",
+        "arrived_s", "asked", "body", "client", "commands", "deadline_s", "ended_s", "events", "first_s", "id", "model",
         "out", "path", "priority", "recalled", "relaying", "sent_s", "stream", "task", "waker",
     )  # fmt: skip
 
@@ -55,6 +55,7 @@ class Ticket:
         self.out: Any = None  # the stream to the client, once it has begun
         self.arrived_s = time.monotonic()
         self.sent_s = self.first_s = self.ended_s = 0.0
+        self.events = 0  # of its stream, so far
 
     async def next(self) -> Send | Refuse:
         """What is to be done with it now."""
@@ -165,6 +166,9 @@ class Core:
         self.figures.total.labels(ticket.model).observe(total)
         if first is not None:
             self.figures.first_byte.labels(ticket.model).observe(first)
+        if ticket.ended_s and ticket.events > 1:
+            pace = (ticket.ended_s - ticket.first_s) / (ticket.events - 1)
+            self.figures.pace.labels(ticket.model).observe(pace)
         self.log.request(
             id=ticket.id, model=ticket.asked, client=ticket.client or None, path=ticket.path, status=status,
             stream=ticket.stream or None, came=round(time.time() - (now - ticket.arrived_s), 6),

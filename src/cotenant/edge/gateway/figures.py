@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from cotenant.serving.replica import State
 from cotenant.serving.router import Router
 
+_PACES = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
@@ -29,6 +30,13 @@ class Figures:
             "Arrival to first byte.",
             ("model",),
             buckets=_SECONDS,
+            registry=registry,
+        )
+        self.pace = Histogram(
+            "cotenant_event_seconds",
+            "First to last event of a stream, by event after the first: engines send one a token.",
+            ("model",),
+            buckets=_PACES,
             registry=registry,
         )
         self.total = Histogram(

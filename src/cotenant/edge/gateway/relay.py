@@ -108,6 +108,7 @@ class Relay:
                 self.core.begun(ticket)
                 await out.prepare(request)
                 ticket.out = out
+            ticket.events += _count(events)
             await out.write(events)
             tail = (tail + events)[-256:]
         if out is None or not _DONE.search(tail):
@@ -124,6 +125,12 @@ def _events_end(held: bytes) -> int:
         if place >= 0:
             found = place + len(mark)
     return found
+
+
+def _count(events: bytes) -> int:
+    """Events with data, the [DONE] left out: line ends within JSON are escaped, so that a line of its own is one."""
+    marks = events.count(b"\ndata:") + events.startswith(b"data:")
+    return marks - (b"data: [DONE]" in events[-64:])
 
 
 async def _words(answer: aiohttp.ClientResponse) -> str:
