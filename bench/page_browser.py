@@ -47,7 +47,7 @@ def browser_path() -> str:
 def pages(url: str) -> Iterator[Callable[..., Any]]:
     """A function that opens the page in a fresh context: nothing is kept from an earlier one."""
     if util.find_spec("playwright") is None:
-        raise CannotRunError("playwright is not installed: pip install 'cotenant[page]'")
+        raise CannotRunError("playwright is not installed: pip install '.[page]'")
     with import_module("playwright.sync_api").sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path(), args=["--no-sandbox", "--disable-gpu"])
 
@@ -164,5 +164,5 @@ def audited(
 @cache
 def _axe() -> str:
     if util.find_spec("axe_playwright_python") is None:
-        raise CannotRunError("axe-core is not installed: pip install 'cotenant[page]'")
+        raise CannotRunError("axe-core is not installed: pip install '.[page]'")
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")

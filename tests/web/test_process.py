@@ -88,7 +88,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
     found = subprocess.run([*COMMAND, "--dry-run"], capture_output=True, text=True, check=False, env=environment)
     assert found.returncode == 1
     assert "the page needs fastapi" in found.stderr
-    assert "pip install 'cotenant[ui]'" in found.stderr
+    assert "pip install '.[ui]' in the clone" in found.stderr
 
 
 def test_an_address_that_is_no_gateway_is_refused() -> None:

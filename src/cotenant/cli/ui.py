@@ -62,7 +62,7 @@ def command(
         from cotenant.web.run import address, run
         from cotenant.web.state import Options
     except ImportError as error:
-        raise InputError(f"the page needs {error.name}", hint="pip install 'cotenant[ui]'") from None
+        raise InputError(f"the page needs {error.name}", hint="pip install '.[ui]' in the clone") from None
     bounds = Bounds(workers=workers, job_bytes=parse_bytes(job_memory), job_s=parse_seconds(job_time))
 
     opens = None if file is None else opened_file(file)
