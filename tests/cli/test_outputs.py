@@ -65,6 +65,18 @@ def test_a_place_is_told_once(run: Run, plan: Path) -> None:
     assert answer.err.count("/proc/x") == 1
 
 
+def test_a_folder_without_a_name_is_refused(
+    run: Run, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not taken for the folder that one stands in."""
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    answer = run("deploy", str(plan), "--to", "compose", "--out", "")
+    assert (answer.status, answer.out) == (2, "")
+    assert "Invalid value for --out: the name is empty" in answer.err
+    assert sorted(tmp_path.iterdir()) == before
+
+
 @pytest.mark.parametrize("command", ["plan", "simulate", "deploy"])
 def test_another_kind_of_file_is_one_line(run: Run, tmp_path: Path, command: str) -> None:
     place = tmp_path / "estimate.json"

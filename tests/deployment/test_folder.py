@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,32 @@ def test_nothing_is_written_where_one_file_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no name inside"):
         write_deployment(_files("a.yaml", "../c.yaml"), tmp_path)
     assert not (tmp_path / "a.yaml").exists()
+
+
+_FULL = """
+import resource, signal, sys
+from pathlib import Path
+from cotenant.domain.deployment import DeployFile, Deployment
+from cotenant.edge.deployments import write_deployment
+from cotenant.errors import InputError
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+files = tuple(DeployFile(name, "new" * size) for name, size in (("a", 1), ("node-1/b", 9000), ("c", 1)))
+try:
+    write_deployment(Deployment("commands", files, (), True, ""), Path(sys.argv[1]))
+except InputError as error:
+    print(error.message)
+"""
+
+
+def test_a_disk_that_takes_no_more_leaves_what_was_there(tmp_path: Path) -> None:
+    """The second file is longer than may be written; of the first and third nothing is seen either."""
+    (tmp_path / "a").write_text("old")
+    told = subprocess.run([sys.executable, "-c", _FULL, tmp_path], capture_output=True, text=True, check=True)
+    assert "cannot write" in told.stdout
+    assert "File too large" in told.stdout
+    assert _lying(tmp_path) == {"a": b"old"}
 
 
 def test_what_is_no_folder_is_named(tmp_path: Path) -> None:

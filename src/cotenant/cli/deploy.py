@@ -15,12 +15,12 @@ from cotenant.deployment.targets import TARGETS
 @click.argument("plan", metavar="PLAN")
 @click.option("--to", "target", required=True, metavar="TARGET", help=f"One of {', '.join(TARGETS)}.")
 @click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+    "--out", type=click.Path(file_okay=False), metavar="DIR",
     help="Write the files there, instead of to stdout.",
 )  # fmt: skip
 @json_option
 @reports_errors
-def command(plan: str, target: str, out: Path | None, as_json: bool) -> int:
+def command(plan: str, target: str, out: str | None, as_json: bool) -> int:
     """Write PLAN (the JSON of `cotenant plan`, - for stdin, or a fleet file, which is planned first) for a target.
 
     Exit status 3 when a model has no place in the plan; the others are written.
@@ -29,18 +29,21 @@ def command(plan: str, target: str, out: Path | None, as_json: bool) -> int:
     from cotenant.catalogue import VERSION
     from cotenant.report.deployment_document import deployment_document, deployment_text
 
-    check_outputs(folder=out)
+    if out == "":  # as a path it would be the folder that one stands in
+        raise click.BadParameter("the name is empty", param_hint="--out")
+    folder = None if out is None else Path(out)
+    check_outputs(folder=folder)
     with progress() as report:
         found = api.deploy(plan, to=target, progress=report)
-    if out is not None:
+    if folder is not None:
         from cotenant.edge.deployments import write_deployment
 
-        for path in write_deployment(found, out):
+        for path in write_deployment(found, folder):
             tell_written(path)
     if as_json:
         emit(deployment_document(found, catalogue=VERSION))
     else:
-        if out is None:
+        if folder is None:
             click.echo(deployment_text(found), nl=False)
         for note in found.notes:
             click.echo(one_line(f"note: {note}"), err=True)

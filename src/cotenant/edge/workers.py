@@ -44,7 +44,8 @@ def _connected(address: str) -> Any:
     try:
         import ray
     except ImportError:
-        raise InputError("--ray needs Ray, which is not installed", hint="pip install '.[ray]' in the clone") from None
+        hint = "pip install '.[ray]' in the clone"
+        raise InputError("--ray needs Ray, which is not installed", hint=hint) from None
     _refuse_silence(address)
     try:
         ray.init(

@@ -31,8 +31,8 @@ class Ticket:
     """One request in the gateway. `asked` is the name that the client used, `model` the model that serves it."""
 
     __slots__ = (
-        "arrived_s", "asked", "body", "client", "commands", "deadline_s", "ended_s", "events", "first_s", "id", "model",
-        "out", "path", "priority", "recalled", "relaying", "sent_s", "stream", "task", "waker",
+        "arrived_s", "asked", "body", "client", "commands", "deadline_s", "ended_s", "events", "first_s", "id",
+        "model", "out", "path", "priority", "recalled", "relaying", "sent_s", "stream", "task", "waker",
     )  # fmt: skip
 
     def __init__(

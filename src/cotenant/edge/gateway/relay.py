@@ -128,7 +128,7 @@ def _events_end(held: bytes) -> int:
 
 
 def _count(events: bytes) -> int:
-    """Events with data, the [DONE] left out: line ends within JSON are escaped, so that a line of its own is one."""
+    """Events with data, the [DONE] left out. Line ends within JSON are escaped: what begins a line is an event."""
     marks = events.count(b"\ndata:") + events.startswith(b"data:")
     return marks - (b"data: [DONE]" in events[-64:])
 
