@@ -67,15 +67,27 @@ def layer_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
         keys, values = _widths(group, build)
         values = max(values, padded)
         each = count * (row_bytes(options.type_k, keys) + row_bytes(options.type_v, values))
-        if group.index_width and build.latent:
-            each += count * row_bytes(options.type_k, _INDEX_WIDTH)
+        each += count * _index_bytes(model, group, options, build)
         for layer in group.layers:
             found[layer] += each
     return tuple(found)
 
 
 _PADDED_SINCE = 6600  # pull 16148 (September 2025): layers whose values differ in width
-_INDEX_WIDTH = 128  # keys of the indexer, cached beside (llama-kv-cache-dsa.cpp)
+_INDEX_WIDTH = 128  # keys of an indexer
+_POOLED = (("qwen4", 2), ("glm5next", 3))  # keys, pooled keys, gates: parts of a row where keys are pooled
+
+
+def _index_bytes(model: ModelSpec, group: LayerGroup, options: LlamaCppOptions, build: BuildRules) -> int:
+    """The indexer's cache beside a layer's own: keys alone, pooled or not (llama-kv-cache-dsa.cpp,
+    llama-memory-hybrid-idx.cpp), for MiniMax M3 also a head of values (llama-kv-cache-msa.cpp)."""
+    if not group.index_width or not build.latent:
+        return 0
+    letters = "".join(filter(str.isalnum, f"{model.family}{model.architecture}".lower()))
+    parts = next((parts for mark, parts in _POOLED if mark in letters), 1)
+    if parts > 1 or group.kind is AttentionKind.LATENT:
+        return row_bytes(options.type_k, parts * _INDEX_WIDTH)
+    return row_bytes(options.type_k, group.index_width // 2) + row_bytes(options.type_v, group.value_width)
 
 
 def state_bytes(model: ModelSpec, options: LlamaCppOptions) -> tuple[int, ...]:
@@ -91,13 +103,14 @@ def state_bytes(model: ModelSpec, options: LlamaCppOptions) -> tuple[int, ...]:
 
 def token_bytes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> float:
     """Bytes that one more cell of context costs, layers that forget apart."""
-    found = 0.0
-    for group in as_run(model).layer_groups:
+    model, found = as_run(model), 0.0
+    for group in model.layer_groups:
         forgets = group.kind in _WINDOWED and build.windows and not options.swa_full
         if forgets or group.kind in (AttentionKind.NONE, AttentionKind.RECURRENT, AttentionKind.CROSS):
             continue
         keys, values = _widths(group, build)
         found += group.num_layers * (_row(options.type_k, keys) + _row(options.type_v, values))
+        found += group.num_layers * _index_bytes(model, group, options, build)
     return found
 
 

@@ -112,7 +112,7 @@ def graph_shape(model: ModelSpec) -> GraphShape:
     model = as_run(model)
     by_layer = _by_layer(model)
     layers = []
-    groups = {layer: group for group in model.layer_groups for layer in group.layers}
+    groups = {layer: group for group in model.layer_groups for layer in group.layers if not _beside(group)}
     for number in range(model.num_layers):
         parts = by_layer.get(number, [])
         layers.append(LayerShape(_mixer(model, groups.get(number), parts), _forward(model, parts), _norms(parts)))
@@ -125,6 +125,11 @@ def graph_shape(model: ModelSpec) -> GraphShape:
         scaled="gemma" in family,
         encoder=model.encoder_only,
     )
+
+
+def _beside(group: LayerGroup) -> bool:
+    """Whether it is what an n-gram memory keeps beside its layer's own state (Qwen4-Exp)."""
+    return group.kind is AttentionKind.RECURRENT and group.state is not None and group.state.conv_steps > 4
 
 
 def _by_layer(model: ModelSpec) -> dict[int, list[ParameterGroup]]:
