@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import ceil
 
 from cotenant.domain.demand import Demand
+from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import AttentionKind
-from cotenant.engines.rules import Base, EngineRules
-from cotenant.estimation.kv_cache import pool_interval
+from cotenant.engines.rules import Base, EngineRules, MemoryRules
+from cotenant.estimation.kv_cache import CacheLayout, pool_interval
 from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, footprint_of, load_peak
 from cotenant.estimation.verdict import Check, judge
 from cotenant.units import format_gib
@@ -70,7 +71,7 @@ def _checks(
             checks.append(_warm_up_check(memory, stage, free))
         if memory.layout.groups and not (demand is None and _holds_something(memory, stage, number)):
             checks.append(_pool_check(memory, stage, number, demand))
-        if holds_states(memory):
+        if holds_states(memory.layout, memory.rules, memory.settings):
             checks.append(_states_check(memory, stage, number))
         checks.append(_card_check(memory, stage, pools[number], free))
     return checks
@@ -116,10 +117,10 @@ def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: 
     )
 
 
-def holds_states(memory: ReplicaMemory) -> bool:
+def holds_states(layout: CacheLayout, rules: MemoryRules, settings: EngineSettings) -> bool:
     """Whether the engine refuses to capture graphs unless every slot may have a state."""
-    stateful = any(group.kind is AttentionKind.RECURRENT for group in memory.layout.groups)
-    return stateful and memory.rules.runtime.graphs_hold_states and not memory.settings.enforce_eager
+    stateful = any(group.kind is AttentionKind.RECURRENT for group in layout.groups)
+    return stateful and rules.runtime.graphs_hold_states and not settings.enforce_eager
 
 
 def _states_check(memory: ReplicaMemory, stage: StageMemory, number: int) -> Check:
