@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cotenant
 from cotenant.domain.explanation import Change, Explanation
 from cotenant.errors import FormatError, InputError
-from cotenant.units import GIB
+from cotenant.units import GIB, MIB
 
 GPU = "A100-80GB-SXM"
 LOGS = Path(__file__).parents[1] / "golden" / "logs"
@@ -284,3 +284,68 @@ def test_llama_cpp_says_what_stood_before_an_allocation_failed() -> None:
         found = cotenant.explain(log)
         assert found.verdict == "oom"
         assert words in found.cause
+
+
+def llama(*lines: str) -> str:
+    start = (
+        "build: 5269 (1d36b367) with cc\n"
+        "llama_model_loader: - kv   2:   general.name str              = Qwen3 30B A3B\n"
+        "llama_context: n_ctx         = 8192\nllama_context: n_seq_max     = 1\n"
+        "load_tensors: offloaded 49/49 layers to GPU\n"
+    )
+    return start + "".join(f"{line}\n" for line in lines)
+
+
+def test_what_stays_in_host_memory() -> None:
+    found = cotenant.explain(
+        llama("load_tensors:   CPU_Mapped model buffer size =  1024.00 MiB",
+              "load_tensors:        CUDA0 model buffer size =  2048.00 MiB",
+              "llama_kv_cache_unified:        CPU KV buffer size =   448.00 MiB",
+              "llama_context:      CUDA0 compute buffer size =   304.75 MiB"),
+        gpu="RTX-3090",
+    )  # fmt: skip
+    assert found.host == {"weights": 1024 * MIB, "kv_cache": 448 * MIB}
+    assert [share.name for share in found.shares] == ["CUDA0"]
+
+
+def test_layers_are_dealt_as_the_cache_was() -> None:
+    found = cotenant.explain(
+        llama("print_info: file type   = Q6_K",
+              "load_tensors:        CUDA0 model buffer size = 12000.00 MiB",
+              "load_tensors:        CUDA1 model buffer size = 12000.00 MiB",
+              "llama_kv_cache_unified:      CUDA0 KV buffer size =   192.00 MiB",
+              "llama_kv_cache_unified:      CUDA1 KV buffer size =   576.00 MiB"),
+        model="Qwen/Qwen3-30B-A3B", gpu="RTX-3090",
+    )  # fmt: skip
+    assert len(found.shares) == 2
+    caches = [share.terms["kv_cache"].predicted for share in found.shares]
+    assert [None if size is None else size.value // MIB for size in caches] == [192, 576]
+
+
+def test_a_mix_that_nobody_knows_is_taken_by_its_bits_or_not_at_all() -> None:
+    kept = ("load_tensors:        CUDA0 model buffer size = 12000.00 MiB",)
+    near = cotenant.explain(
+        llama("llm_load_print_meta: model ftype      = IQ3_K - 3.4325 bpw",
+              "llm_load_print_meta: model size       = 13.9 GiB (3.903 BPW)", *kept),
+        model="Qwen/Qwen3-30B-A3B", gpu="RTX-3090",
+    )  # fmt: skip
+    assert near.predicted is not None
+    assert near.predicted.quantization == "gguf-q3_k_m"
+    far = cotenant.explain(
+        llama("llm_load_print_meta: model ftype      = IQ1_KT - 1.75 bpw",
+              "llm_load_print_meta: model size       = 6.2 GiB (1.750 BPW)", *kept),
+        model="Qwen/Qwen3-30B-A3B", gpu="RTX-3090",
+    )  # fmt: skip
+    assert far.predicted is None
+    assert any("is not known" in sentence for sentence in far.assumed)
+
+
+def test_graphs_behind_a_full_pool_ask_for_a_smaller_share() -> None:
+    found = cotenant.explain(
+        "[TensorRT-LLM] TensorRT-LLM version: 0.20.0\n"
+        "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 64.49 GiB for max tokens in paged KV cache (1056640).\n"
+        "[TRT-LLM] [E] CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a total capacity of 79.18 GiB of "
+        "which 586.38 MiB is free.\n"
+    )
+    assert found.verdict == "oom"
+    assert found.advice[0] == "a smaller free_gpu_memory_fraction"

@@ -1,8 +1,11 @@
-"""Lines of llama.cpp: drafts, windows and indexers keep caches of their own."""
+# ruff: noqa: E501 - log lines are long
+"""Lines of llama.cpp and Ollama: caches apart from the model's own, files without a name, experts on the host."""
 
 from __future__ import annotations
 
-from tests.readers.logs import LOG_FOLDER, one
+import pytest
+
+from tests.readers.logs import LOG_FOLDER, one, read
 
 
 def test_a_draft_model_is_kept_apart() -> None:
@@ -35,3 +38,38 @@ def test_an_indexer_has_a_cache_of_its_own() -> None:
         "llama_kv_cache:      CUDA0 KV buffer size =  3000.00 MiB\n"
     )
     assert [f.value for f in found.every("kv_buffer_mib", "indexer")] == [3000.0]
+
+
+@pytest.mark.parametrize("path", ["../models/qwen/model.gguf", "/root/.ollama/models/blobs/sha256-" + "0f" * 32])
+def test_a_file_without_a_name_is_known_by_its_header(path: str) -> None:
+    found = one(
+        f"srv    load_model: loading model '{path}'\n"
+        "llama_model_loader: - kv   2:   general.name str              = Qwen3 0.6B\n"
+        "load_tensors:   CPU_Mapped model buffer size =   456.11 MiB\n"
+    )
+    assert found.model == "Qwen3 0.6B"
+
+
+def test_experts_that_a_pattern_leaves_with_the_host() -> None:
+    found = one(
+        "llm_load_print_meta: model size       = 106.830 GiB (3.903 BPW)\n"
+        "Tensor blk.92.ffn_up_exps.weight buffer type overriden to CPU\n"
+        "tensor blk.93.ffn_gate_exps.weight (420 MiB q6_K) buffer type overridden to CPU\n"
+        "Tensor blk.15.ffn_up_exps.weight buffer type overriden to CUDA0\n"
+        "Tensor blk.15.ffn_norm.weight buffer type overriden to CPU\n"
+    )
+    assert [figure.value for figure in found.every("host_expert_layer")] == [92, 93]
+    assert found.value("weight_bits") == 3.903
+
+
+def test_each_model_of_an_ollama_has_the_servers_version() -> None:
+    """Its variables are told once; one that is empty is followed by the next one's name."""
+    load = 'level=INFO source=server.go:168 msg=offload library=cpu layers.model=49 layers.offload=0 memory.required.full="10.3 GiB"\n'
+    found = read(
+        'msg="server config" env="map[OLLAMA_KV_CACHE_TYPE: OLLAMA_LLM_LIBRARY: OLLAMA_NUM_PARALLEL:2]"\n'
+        'msg="Listening on [::]:11434 (version 0.9.0)"\n'
+        + (load + "llama_kv_cache_unified:        CPU KV buffer size =  1536.00 MiB\n")
+        * 2
+    ).measurements
+    assert [one.engine_version for one in found] == ["0.9.0", "0.9.0"]
+    assert all("type_k" not in one.settings for one in found)

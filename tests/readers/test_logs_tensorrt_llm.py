@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from cotenant.domain.measurement import Outcome
 from tests.readers.logs import one, values
 
 
@@ -72,3 +73,29 @@ def test_tensorrt_llm_says_which_part_could_not_be_made(part: str, kind: str) ->
     )
     assert {failure.kind for failure in found.failures} == {"out_of_memory_at_start", kind}
     assert values(found, "gpu_mem_gib", "free_before_component_gib") == [140.06, 108.86]
+
+
+BENCH = (
+    "[TensorRT-LLM] TensorRT-LLM version: 0.20.0\n"
+    '[06/02/2026-03:50:11] [TRT-LLM] [I] Validating KV Cache config against kv_cache_dtype="auto"\n'
+    "[06/02/2026-03:50:12] [TRT-LLM] [I] Rank 0 prefetching /models/Llama-3.1-8B-FP8/model-00001-of-00002.safetensors to memory...\n"
+    "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 0.56 GiB for max tokens in paged KV cache (9216).\n"
+    "[06/02/2026-03:50:40] [TRT-LLM] [I] Memory used after loading model weights (inside torch) in memory usage profiling: 8.55 GiB\n"
+    "[06/02/2026-03:50:40] [TRT-LLM] [I] Peak memory during memory usage profiling (torch + non-torch): 11.86 GiB, available KV cache memory when calculating max tokens: 64.49 GiB, fraction is set 0.95, kv size is 65536. device total memory 79.18 GiB, , tmp kv_mem 0.56 GiB\n"
+)
+POOL = "[TensorRT-LLM][INFO] [MemUsageChange] Allocated 64.49 GiB for max tokens in paged KV cache (1056640).\n"
+
+
+def test_a_word_of_vllm_in_its_lines_begins_no_second_engine() -> None:
+    """`kv_cache_dtype=` stands in both engines' lines; PyTorch's own words belong to the engine that runs."""
+    found = one(BENCH + POOL + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1002.00 MiB. GPU 0 has a "
+                "total capacity of 79.18 GiB of which 586.38 MiB is free.\n")  # fmt: skip
+    assert (found.engine, found.model) == ("tensorrt-llm", "/models/Llama-3.1-8B-FP8")
+    assert [failure.kind for failure in found.failures] == ["out_of_memory"]
+
+
+def test_who_dies_between_the_trial_and_the_pool_never_served() -> None:
+    assert one(BENCH + POOL).outcome is Outcome.FITS
+    died = one(BENCH)
+    assert died.outcome is None
+    assert values(died, "room_for_kv_gib", "available_kv_gib") == [64.49, None]

@@ -28,6 +28,8 @@ _AT_PEAK = {
     "sglang": ("a smaller --mem-fraction-static", "a smaller --chunked-prefill-size",
                "a smaller --cuda-graph-max-bs"),
     "tgi": ("a smaller --max-batch-prefill-tokens", "a smaller --cuda-memory-fraction"),
+    "tensorrt-llm": ("a smaller free_gpu_memory_fraction", "a smaller max_batch_size or max_num_tokens",
+                     "smaller cuda_graph_config batch sizes"),
 }  # fmt: skip
 
 _BESIDE_OTHERS = (

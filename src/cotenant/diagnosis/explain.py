@@ -9,7 +9,7 @@ from cotenant.diagnosis.changes import changes, situation
 from cotenant.diagnosis.launch import launch
 from cotenant.diagnosis.llama_changes import llama_changes
 from cotenant.diagnosis.llama_words import ENGINES as LLAMA_ENGINES
-from cotenant.diagnosis.shares import device_shares
+from cotenant.diagnosis.shares import device_shares, host_terms
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.explanation import Change, Explanation
 from cotenant.domain.gpu import GpuSpec
@@ -55,6 +55,7 @@ def explain(
         assumed=(*notes, *assumed),
         input_hash=input_hash,
         others=tuple(others),
+        host=host_terms(found),
     )
 
 

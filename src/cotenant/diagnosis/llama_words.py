@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 
-from cotenant.catalogue.quantization import find_format
+from cotenant.catalogue.quantization import all_formats, find_format
 from cotenant.domain.measurement import Measurement, Setting
+from cotenant.domain.model import Role
 from cotenant.engines.llama_cpp.cache import TYPES
-from cotenant.errors import CotenantError
+from cotenant.engines.logs.llama_cpp import is_host
+from cotenant.errors import CotenantError, InputError
 
 ENGINES = ("llama.cpp", "ollama")
 _WORDS = {
     "llama.cpp": {
         "n_ctx": "ctx_size", "n_parallel": "parallel", "n_batch": "batch_size", "n_ubatch": "ubatch_size",
         "flash_attn": "flash_attn", "kv_unified": "kv_unified", "type_k": "cache_type_k", "type_v": "cache_type_v",
-        "n_gpu_layers": "n_gpu_layers",
+        "n_gpu_layers": "n_gpu_layers", "n_cpu_moe": "n_cpu_moe",
     },
     "ollama": {
         "n_ctx": "num_ctx", "n_parallel": "OLLAMA_NUM_PARALLEL", "n_gpu_layers": "num_gpu",
@@ -34,13 +36,18 @@ def own_words(found: Measurement) -> dict[str, Setting]:
     layers = found.value("layers_on_gpu")
     if layers is not None:
         settings["n_gpu_layers"] = int(layers)
+    experts = {figure.value for figure in found.figures if figure.name == "host_expert_layer"}
+    if experts:
+        settings["n_cpu_moe"] = len(experts)
     cache = found.first("kv_cache_mib")
     for name in ("type_k", "type_v"):
-        if cache is not None and name in cache.labels:
-            settings[name] = cache.labels[name]
+        if cache is not None and (said := cache.labels.get(name, cache.labels.get("type_c"))):
+            settings[name] = said  # type_c: one compressed row (ik_llama.cpp)
     for ours, theirs in _WORDS[found.engine].items():
         if ours in settings:
             words[theirs] = settings[ours]
+    if found.engine == "llama.cpp" and len(shares := _shares(found)) > 1:
+        words["tensor_split"] = ",".join(f"{share:g}" for share in shares)
     cells = found.value("cells")
     if words.get("num_ctx") == 0:  # by the card: what was cached says it
         words["num_ctx"] = int(cells or 0) // int(settings.get("n_parallel") or 1)
@@ -52,6 +59,18 @@ def own_words(found: Measurement) -> dict[str, Setting]:
         said = str(words["flash_attn"]).lower()
         words["flash_attn"] = _FLASH.get(said, said)
     return words
+
+
+def _shares(found: Measurement) -> list[float]:
+    """How the layers were dealt to several GPUs, by the cache that each got; the last has the output layer too."""
+    sizes: dict[str, float] = {}
+    for figure in found.every("kv_buffer_mib", None):
+        if figure.section != "draft" and figure.device and not is_host(figure.device):
+            sizes[figure.device] = sizes.get(figure.device, 0.0) + figure.value
+    shares, layers = list(sizes.values()), int(found.value("layers_all") or 0) - 1
+    if not all(shares):
+        return []
+    return [*shares[:-1], shares[-1] + sum(shares) / layers] if layers > 0 and shares else shares
 
 
 def mix(found: Measurement, assumed: list[str]) -> str | None:
@@ -71,4 +90,18 @@ def mix(found: Measurement, assumed: list[str]) -> str | None:
         if name != said or "UD-" in (found.model or "").upper():
             assumed.append(f"the mix {said} is its publisher's own: weights predicted as {chosen}")
         return chosen
-    return None
+    return _nearest(said, found, assumed) if said else None
+
+
+_NEAR = 0.15  # of the bits that an element has
+
+
+def _nearest(said: str, found: Measurement, assumed: list[str]) -> str:
+    """The mix with about as many bits an element as the log prints of one that is not known."""
+    bits = found.value("weight_bits")
+    known = {one.name: one.storage[Role.MLP].bits for one in all_formats() if one.name.startswith("gguf-")}
+    near = min(known, key=lambda name: abs(known[name] - (bits or 0.0)))
+    if bits is None or abs(known[near] - bits) > _NEAR * bits:
+        raise InputError(f"the mix {said} of the model's file is not known", hint="give --model FILE.gguf")
+    assumed.append(f"the mix {said} is not known: weights predicted as {near}, by its {bits:g} bits an element")
+    return near

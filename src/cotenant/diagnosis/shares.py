@@ -6,9 +6,8 @@ from cotenant.diagnosis.launch import Launch
 from cotenant.domain.estimate import Estimate, RankEstimate
 from cotenant.domain.explanation import TERMS, DeviceShare, TermPair
 from cotenant.domain.measurement import Measurement
+from cotenant.engines.logs.llama_cpp import is_host
 from cotenant.units import MIB
-
-_HOST = ("CPU", "HOST", "BLAS", "RPC/CPU")
 
 
 def device_shares(found: Measurement, launched: Launch, predicted: Estimate | None) -> tuple[DeviceShare, ...]:
@@ -37,7 +36,7 @@ def printed_terms(found: Measurement) -> dict[str, int]:
     elif consumed is not None and weights is None:
         weights = consumed - (outside or 0)
     graphs = found.size_bytes("cudagraph_gib")
-    pool = found.smallest("available_kv_gib")
+    pool = found.smallest("available_kv_gib") or found.smallest("room_for_kv_gib")
     terms = {
         "weights": weights,
         "kv_cache": None if pool is None else pool.bytes,
@@ -61,15 +60,27 @@ def _engine_share(found: Measurement, launched: Launch, rank: RankEstimate | Non
     return DeviceShare("", capacity, launched.used_bytes, budget, terms, left)
 
 
+_TERMS_OF = {
+    "model_buffer_mib": "weights", "kv_buffer_mib": "kv_cache", "rs_buffer_mib": "kv_cache",
+    "compute_buffer_mib": "activations", "output_buffer_mib": "activations",
+}  # fmt: skip
+
+
+def host_terms(found: Measurement) -> dict[str, int]:
+    """Bytes by term that were put into host memory, mapped files included; {} where no buffers are printed."""
+    terms: dict[str, int] = {}
+    for figure in found.figures:
+        term = _TERMS_OF.get(figure.name)
+        if term is not None and figure.device and is_host(figure.device):
+            terms[term] = terms.get(term, 0) + figure.bytes
+    return terms
+
+
 def _buffers(found: Measurement) -> dict[str, dict[str, int]]:
     """Bytes by device and term, of everything that was put on a GPU (drafts and projectors too)."""
-    names = {
-        "model_buffer_mib": "weights", "kv_buffer_mib": "kv_cache", "rs_buffer_mib": "kv_cache",
-        "compute_buffer_mib": "activations", "output_buffer_mib": "activations",
-    }  # fmt: skip
     devices: dict[str, dict[str, int]] = {}
     for figure in found.figures:
-        term = names.get(figure.name)
+        term = _TERMS_OF.get(figure.name)
         if term is not None and figure.device and not is_host(figure.device):
             terms = devices.setdefault(figure.device, {})
             terms[term] = terms.get(term, 0) + figure.bytes
@@ -80,11 +91,6 @@ def _buffers(found: Measurement) -> dict[str, dict[str, int]]:
 
 
 _BREAKDOWN = {"bd_model": "weights", "bd_context": "kv_cache", "bd_compute": "activations"}
-
-
-def is_host(device: str) -> bool:
-    """Whether llama.cpp's name of a device means the host's memory."""
-    return device.upper().startswith(_HOST) or "_HOST" in device.upper()
 
 
 def _device(name: str, terms: dict[str, int], found: Measurement, rank: RankEstimate | None) -> DeviceShare:

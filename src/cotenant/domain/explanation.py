@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.interval import Interval
@@ -68,7 +68,8 @@ class Change:
 class Explanation:
     """One run explained. `shortfall_bytes` is 0 where it fits and None where the log does not let one say.
 
-    `others` are further runs that the log holds, `assumed` what the log left open and what was put there.
+    `others` are further runs that the log holds, `assumed` what the log left open and what was put there. `host`:
+    bytes by term that llama.cpp or Ollama put into host memory.
     """
 
     measurement: Measurement
@@ -82,3 +83,4 @@ class Explanation:
     assumed: tuple[str, ...] = ()
     others: tuple[Measurement, ...] = ()
     input_hash: str = ""
+    host: Mapping[str, int] = field(default_factory=dict)

@@ -40,6 +40,7 @@ def explain_document(explanation: Explanation, *, catalogue: str) -> Document:
         "measured": measurement_document(explanation.measurement),
         "predicted": None if predicted is None else estimate_document(predicted, catalogue=catalogue),
         "per_gpu": [_share(share) for share in explanation.shares],
+        "host": {f"{term}_bytes": size for term, size in explanation.host.items()},
         "changes": [_change(change, catalogue) for change in explanation.changes],
         "advice": list(explanation.advice),
         "assumed": list(explanation.assumed),

@@ -43,6 +43,7 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
         if share.best_known:
             console.print()
             _print_share(share, console)
+    _print_host(explanation, console)
     _print_counts(explanation, console)
     _print_changes(explanation, console)
     if explanation.assumed:
@@ -60,6 +61,9 @@ def _title(explanation: Explanation) -> str:
     gpu = f" on {found.gpu}" if found.gpu else ""
     where = f" ({found.source})" if found.source else ""
     named = found.model or (predicted.model.name if predicted is not None else "")
+    cached = re.search(r"models--([\w.-]+?)--([\w.-]+)", named)
+    if cached:
+        named = "/".join(cached.groups())
     model = re.split(r"[/\\\\]", named)[-1] if named and _is_path(named) else named
     return f"{model or 'a model without a name'}{gpu}, {_TITLES.get(found.engine, found.engine)}{version}{where}"
 
@@ -116,6 +120,18 @@ def _print_terms(share: DeviceShare, console: Console) -> None:
     if share.left_bytes is not None:
         rows.add_row(f"{FILLS['headroom']} left", _gib(share.left_bytes), "", "", "", style="dim")
     print_table(rows, console)
+
+
+def _print_host(explanation: Explanation, console: Console) -> None:
+    """What llama.cpp keeps beside its GPUs, or on none."""
+    sizes = {name: explanation.host.get(term, 0) for term, name in _NAMES.items()}
+    parts = [f"{format_gib(size)} {name}" for name, size in sizes.items() if size >= _SHOWN_BYTES]
+    if parts:
+        console.print()
+        print_paragraph(console, f"in host memory: {', '.join(parts)}", indent=0)
+
+
+_SHOWN_BYTES = 10 * 2**20  # less is 0.00 or 0.01 GiB
 
 
 def _gib(size: int | None) -> str:

@@ -19,8 +19,17 @@ _FLAGS = {
     "ctx-size": "n_ctx", "c": "n_ctx", "batch-size": "n_batch", "b": "n_batch", "ubatch-size": "n_ubatch",
     "ub": "n_ubatch", "parallel": "n_parallel", "np": "n_parallel", "n-gpu-layers": "n_gpu_layers",
     "ngl": "n_gpu_layers", "cache-type-k": "type_k", "ctk": "type_k", "cache-type-v": "type_v", "ctv": "type_v",
-    "flash-attn": "flash_attn", "fa": "flash_attn", "model": "model", "m": "model",
+    "flash-attn": "flash_attn", "fa": "flash_attn", "model": "model", "m": "model", "n-cpu-moe": "n_cpu_moe",
+    "ncmoe": "n_cpu_moe",
 }  # fmt: skip
+
+
+_HOST = ("CPU", "HOST", "BLAS", "RPC/CPU")
+
+
+def is_host(device: str) -> bool:
+    """Whether llama.cpp's name of a device means the host's memory."""
+    return device.upper().startswith(_HOST) or "_HOST" in device.upper()
 
 
 def _buffer(kind: str, name: str) -> str:
@@ -42,6 +51,7 @@ LLAMA_CPP = EngineLog(
         LogLine("general.name", r"general\.name\s+str\s+= (?P<model>.{1,120}?)\s*$"),
         LogLine("file type ", r"file type\s+= (?P<file_type>[\w .-]{2,40}?)\s*$"),
         LogLine("model ftype ", r"model ftype\s+= (?P<file_type>[\w .,-]{2,40}?)\s*$"),
+        LogLine(" BPW)", r"\((?P<weight_bits><N>) BPW\)"),
         LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
         LogLine(
             "using device ",
@@ -50,6 +60,10 @@ LLAMA_CPP = EngineLog(
         LogLine(
             "offloaded ",
             r"offloaded (?P<layers_on_gpu>\d+)/(?P<layers_all>\d+) layers to GPU",
+        ),
+        LogLine(
+            "buffer type overrid",
+            r"blk\.(?P<host_expert_layer><N>)\.ffn_\w{2,12}_exps\.weight.{0,60}overrid+en to CPU",
         ),
         *(LogLine(text, keys=_SETTINGS) for text in _CONTEXTS),
         LogLine("model buffer size", _buffer("model", "model_buffer_mib"), anchor=" buffer size"),

@@ -60,6 +60,7 @@ TENSORRT_LLM = EngineLog(
             r"trtllm-serve(?: serve)? (?:for model )?(?P<model>[\w./-]{1,200}(?<!\.))(?=[\s'\"]|$)",
             flags=_FLAGS,
         ),
+        LogLine("refetching ", r"[Pp]refetching (?P<model>/[^\s]{1,300})/[^/\s]+\.(?:safetensors|bin|pth)\b"),
         LogLine("GB for model weights", r"[Uu]ses? (?P<weights_printed_gib><N>) GB for model weights"),
         LogLine("Loaded engine size:", r"Loaded engine size: (?P<engine_file_mib><N>) MiB"),
         LogLine(

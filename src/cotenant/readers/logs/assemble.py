@@ -26,7 +26,7 @@ def measurement(run: Run) -> Measurement:
         settings=dict(run.settings),
         figures=figures,
         failures=tuple(run.failures) or _empty_pool(figures),
-        ready=run.ready,
+        ready=run.ready and not _was_trial(run, figures),
         source=run.source,
         ranks=tuple(dict.fromkeys(figure.rank for figure in figures if figure.rank)),
         version_assumed=_assumed(run, version, assumed),
@@ -83,6 +83,11 @@ def _without_trial(figures: list[Figure]) -> list[Figure]:
         figure for figure in figures
         if figure.name not in _POOL or figure.line > found.get(figure.rank, max(found.values(), default=0))
     ]  # fmt: skip
+
+
+def _was_trial(run: Run, figures: tuple[Figure, ...]) -> bool:
+    """Whether the one pool that was made is the trial's: the engine got no further."""
+    return any(f.name in _POOL for f in run.figures) and not any(f.name in _POOL for f in figures)
 
 
 def _ollama_buffers(figures: list[Figure]) -> list[Figure]:

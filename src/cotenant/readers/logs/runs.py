@@ -7,6 +7,7 @@ a number to the run that started last. A second start is another run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ MAX_RUNS, MAX_FIGURES, MAX_FAILURES, MAX_PROCESSES = 64, 2000, 32, 4096
 _SETTLED = (
     "available_kv_gib", "kv_cache_tokens", "gpu_blocks", "kv_cache_mib", "kv_buffer_mib", "ollama_total_gib",
 )  # fmt: skip
+# Files whose name tells nothing of what they hold: the header's own name says more.
+_NAMELESS = re.compile(r"(?:^|[/\\])(?:model|ggml-model[\w.-]*|sha256-[0-9a-f]{16,})(?:\.gguf)?$")
 _RUNS_INSIDE = {"llama.cpp": "ollama"}  # the runner of the other prints the lines of the one
 
 
@@ -81,6 +84,8 @@ class Runs:
                     self._take(entry, log, line, values)
 
     def _take(self, entry: Entry, log: EngineLog, line: LogLine, values: LineValues) -> None:
+        if self._strays(entry, log.engine, line, values):
+            return
         run = self._run(entry, log.engine, line, values.facts)
         if run is None:
             self.dropped += 1
@@ -88,6 +93,8 @@ class Runs:
         run.ready = run.ready or line.ready
         _enter_section(run, line)
         for name, text in values.facts.items():
+            if name == "model" and _NAMELESS.search(run.facts.get(name, "")):
+                run.facts[name] = text
             run.facts.setdefault(name, text)
         for name, value in values.settings.items():
             run.settings.setdefault(name, value)
@@ -102,6 +109,13 @@ class Runs:
         if line.failure and len(run.failures) < MAX_FAILURES:
             sizes = {name: figure.value for name, figure in values.figures.items()}
             run.failures.append(Failure(line.failure, entry.text.strip()[:400], entry.number, rank, sizes))
+
+    def _strays(self, entry: Entry, engine: str, line: LogLine, values: LineValues) -> bool:
+        """Whether it is a setting that another engine's line holds as well (``kv_cache_dtype=``), not the first
+        word of a second engine."""
+        told = values.figures or values.facts or line.starts or line.failure
+        here = [run for run in self.runs if run.source == entry.source]
+        return not told and bool(here) and not any(_same(run, engine) for run in here)
 
     def _add_figures(self, run: Run, entry: Entry, rank: str, values: LineValues) -> None:
         if len(run.figures) >= MAX_FIGURES:
@@ -150,6 +164,11 @@ class Runs:
         if len(self.runs) >= MAX_RUNS:
             return None
         run = Run(engine, entry.source, entry.number)
+        if engine in _RUNS_INSIDE.values():  # a server that outlives its runners: it told these once
+            before = [one for one in self.runs if _same(one, engine) and one.source == run.source][-1:]
+            for one in before:
+                run.facts |= {name: one.facts[name] for name in ("engine_version",) if name in one.facts}
+                run.settings |= {name: one.settings[name] for name in ("type_k",) if name in one.settings}
         self.runs.append(run)
         return run
 

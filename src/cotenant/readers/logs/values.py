@@ -83,7 +83,7 @@ def _settings(line: LogLine, text: str) -> dict[str, Setting]:
         match = expression.search(text)
         if match is not None:
             word = next(group for group in match.groups() if group is not None)
-            if word not in ("None", "null", ""):
+            if word not in ("None", "null", "") and not word.endswith(":"):  # the next word of a list
                 found.setdefault(ours, setting(word))
     return found
 
