@@ -156,11 +156,10 @@ class _Search:
         return None if isinstance(seated, Unseated) else seated
 
     def improve(self, *, known: bool) -> None:
-        """Parts solved anew until the cost is near the bound; where nothing was `known` and they gain something,
-        from another start too, then by programs."""
-        before = self.cost
+        """Parts solved anew until the cost is near the bound; where nothing was `known`, from another start too,
+        then by programs."""
         self._improve_parts(self.best, patience=PATIENCE if known else inf)
-        if known or self.cost > before - _TOLERANCE or self.cost <= self.near + _TOLERANCE:
+        if known or self.cost <= self.near + _TOLERANCE:
             return
         if self.relaxation is None or self.prices is None:
             return
