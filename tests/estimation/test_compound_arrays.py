@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.estimation import compound_core
+from cotenant.estimation import compound_core, service_core
 from cotenant.estimation.compound import poisson_total
 from cotenant.estimation.compound_arrays import OverArrays, compiled
 from cotenant.estimation.in_flight import Held, Mixture, Quick, cells_of
 from cotenant.estimation.lengths import LogNormalLength
 
-IN_PYTHON = OverArrays(compound_core.sums_of_cells, compound_core.total_and_mean)
+IN_PYTHON = OverArrays(compound_core.sums_of_cells, compound_core.total_and_mean, service_core.steady_state)
 Question = tuple[float, Mixture, float, float]
 
 

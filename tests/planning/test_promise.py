@@ -157,3 +157,13 @@ def test_ways_that_keep_no_spare_say_so() -> None:
     assert found["naive"].note == found["greedy"].note == "keeps no spare"
     assert found["optimal"].note == ""
     assert sum(found["optimal"].cards.values()) > sum(found["greedy"].cards.values())
+
+
+def test_the_usual_sizing_says_where_there_are_fewer_cards_than_it_takes() -> None:
+    model = asked("a", 0.2) | {"model": "meta-llama/Llama-3.1-8B-Instruct"}
+    few, enough = (
+        compare_plans({"gpus": [{"type": "A100-80GB-SXM", "count": count}], "models": [model]}, ["naive"])[0]
+        for count in (2, 8)
+    )
+    assert few.cards == {"A100-80GB-SXM": 4}
+    assert (few.note, enough.note) == ("there are 2 such cards", "")

@@ -98,6 +98,16 @@ def test_an_slo_below_the_floor_says_the_floor() -> None:
     assert [one.wishes for one in found.relaxations] == [("a: its SLO",)]
 
 
+def test_so_does_one_for_the_first_token() -> None:
+    """A prompt of 900 tokens is 13 TFLOP through 121 TFLOP/s at the most: 0.1 s with nobody else there."""
+    strict = load_fleet({"gpus": SHOP[:1], "models": [asked("a", 0.2, {"ttft": "100ms"})]})
+    reasons = [refusal.reason for refusal in ways_of(strict, 0).refusals if refusal.tensor_parallel_size == 1]
+    assert any(
+        re.search(r"a TTFT of 100 ms is below the floor of L4: a prompt of .* tokens alone \(p95\) takes", reason)
+        for reason in reasons
+    ), reasons
+
+
 def test_models_on_one_base_are_found_and_folding_them_is_priced() -> None:
     base = {"model": "mistralai/Mistral-7B-Instruct-v0.3", "quantization": ["bf16"]}
     models = [

@@ -42,7 +42,7 @@ class LayerWidths:
     streams: int  # parallel residual streams (hyper-connections)
 
 
-_WIDTHS: IdentityCache[LayerWidths] = IdentityCache()
+_WIDTHS: IdentityCache[LayerWidths] = IdentityCache(4096)
 _TERMS: IdentityCache[Term] = IdentityCache(4096)
 
 
@@ -50,14 +50,19 @@ def activations(
     model: ModelSpec, settings: EngineSettings, rules: ProfileRules, *, last_stage: bool = True
 ) -> Term:
     """The peak of one rank, from resolved settings; only a pipeline's last stage samples."""
-    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
-    lengths = latent or rules.whole_prompts or rules.slot_token_bytes
     key = (
         settings.tensor_parallel_size, settings.max_num_batched_tokens, settings.max_num_seqs, last_stage,
-        settings.max_model_len if lengths else 0, settings.max_input_tokens, settings.block_size,
-        settings.enforce_eager, settings.max_graph_batch,
+        settings.max_model_len if minds_length(model, rules) else 0, settings.max_input_tokens,
+        settings.block_size, settings.enforce_eager, settings.max_graph_batch,
     )  # fmt: skip
     return _TERMS.get((model, rules), key, lambda: _activations(model, settings, rules, last_stage))
+
+
+def minds_length(model: ModelSpec, rules: ProfileRules) -> bool:
+    """Whether they change with max_model_len: MLA's workspace, whole prompts, a slot's tokens, a video's."""
+    filmed = (rules.video_frames or rules.video_stamps) and len(model.modalities) > 1
+    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
+    return bool(latent or filmed or rules.whole_prompts or rules.slot_token_bytes)
 
 
 def given_back(model: ModelSpec, settings: EngineSettings, rules: ProfileRules) -> int:

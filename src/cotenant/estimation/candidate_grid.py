@@ -161,7 +161,8 @@ def _judged(
     sizes = first.layout.block_bytes
     capacity, free = first.capacity, first.capacity.shifted(-replica.used_bytes)
     blocks = np.maximum(blocks, -(-needs // (sizes[0] or max(sizes))))
-    fits = blocks >= seqs if holds_states(first) else np.ones(blocks.shape, np.bool_)
+    stateful = holds_states(first.layout, first.rules, first.settings)
+    fits = blocks >= seqs if stateful else np.ones(blocks.shape, np.bool_)
     likely = surely = np.zeros_like(blocks)
     for stage, size in enumerate(sizes):
         pool = blocks * size

@@ -38,7 +38,8 @@ _FLIGHTS: IdentityCache[_Flight] = IdentityCache(256)
 class _Load:
     """A replica under its traffic: `at_most` sequences at once and the cache needed at the overflow probability.
 
-    `fixed` when exactly so many are always in flight.
+    `fixed` when exactly so many are always in flight; `paced`: TTFT and TPOT at the asked percentile, where they
+    are known already.
     """
 
     service: Service
@@ -47,6 +48,7 @@ class _Load:
     needed_tokens: float
     fixed: bool
     doubts: tuple[str, ...] = ()
+    paced: tuple[float, float] | None = None
 
 
 def demand(
@@ -75,16 +77,18 @@ def demand(
     flight = _FLIGHTS.get(
         (model, traffic), (limit.tokens, quick), lambda: _flight(model, traffic, limit.tokens, quick)
     )
+    share = (slo.percentile if slo else 95.0) / 100
     load = (
-        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow, quick)
+        _traced(traffic.trace, replicas, flight, times, sequence_bytes, overflow, quick, share)
         if traffic.trace is not None
         else _closed(ceil(traffic.concurrent / replicas), flight, times, sequence_bytes, overflow)
         if traffic.concurrent is not None
-        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow, quick)
+        else _open(busiest_rate(traffic) / replicas, flight, times, sequence_bytes, overflow, quick, share)
     )
     if isinstance(load, Overload):
         return load
-    return _answer(limit, load, sequence_bytes, overflow, tuple(adapters), _paces(load, flight, times, slo))
+    paces = _paces(load, flight, times, slo, share)
+    return _answer(limit, load, sequence_bytes, overflow, tuple(adapters), paces)
 
 
 def busiest_rate(traffic: Traffic) -> float:
@@ -177,19 +181,39 @@ def _open(
     sequence_bytes: SequenceBytes,
     overflow: float,
     quick: Quick | None,
+    share: float,
 ) -> _Load | Overload:
-    """`rate` requests/s: the number in service is Poisson."""
+    """`rate` requests/s: the number in service is Poisson. `share`: the percentile of times, where `quick` has
+    them."""
     outputs = flight.outputs or ConstantLength(0.0)
+    found = None if quick is None else quick.steady(rate, flight.inputs, outputs, flight.held, times, share)
+    if found is not None and not found.doubted:
+        told = (found.ttft_s, found.tpot_s)
+        return _filled(found.service, found.at_most, flight, sequence_bytes, overflow, quick, told)
     work = Work.of(flight.inputs, outputs, flight.held, times)
     service = steady(rate, work)
     if service is None:
         most = saturation(work)
         reason = f"{rate:.3g} requests/s overload one replica: it saturates at {most:.3g} requests/s"
         return Overload(requests_per_second=rate, saturation=most, reason=reason)
-    needed, mean_bytes = _needed(service, flight, sequence_bytes, overflow, quick)
     at_most = max(1, poisson_quantile(service.in_service, P999))
+    load = _filled(service, at_most, flight, sequence_bytes, overflow, quick)
+    return replace(load, doubts=_doubts(rate, work, times))
+
+
+def _filled(
+    service: Service,
+    at_most: int,
+    flight: _Flight,
+    sequence_bytes: SequenceBytes,
+    overflow: float,
+    quick: Quick | None,
+    paced: tuple[float, float] | None = None,
+) -> _Load:
+    """An open replica in that state, with the cache that it needs."""
+    needed, mean_bytes = _needed(service, flight, sequence_bytes, overflow, quick)
     tokens = _tokens(needed, mean_bytes, flight, service)
-    return _Load(service, at_most, needed, tokens, fixed=False, doubts=_doubts(rate, work, times))
+    return _Load(service, at_most, needed, tokens, fixed=False, paced=paced)
 
 
 def _needed(
@@ -213,10 +237,11 @@ def _traced(
     sequence_bytes: SequenceBytes,
     overflow: float,
     quick: Quick | None,
+    share: float,
 ) -> _Load | Overload:
     """The trace's busiest hour as an open load, with a word where its arrivals bunch."""
     rate = traced(trace).rate / replicas
-    load = _open(rate, flight, times, sequence_bytes, overflow, quick)
+    load = _open(rate, flight, times, sequence_bytes, overflow, quick, share)
     if isinstance(load, Overload):
         return load
     return replace(load, doubts=(*load.doubts, *burst_warning(trace, load.service.in_service / rate)))
@@ -286,15 +311,13 @@ class _Paces:
     times_from: str
 
 
-def _paces(load: _Load, flight: _Flight, times: Times, slo: Slo | None) -> _Paces:
+def _paces(load: _Load, flight: _Flight, times: Times, slo: Slo | None, share: float) -> _Paces:
     """TTFT and TPOT at the asked percentile, and whether they hold: by value, with a warning where the interval
     reaches past the target."""
-    share = (slo.percentile if slo else 95.0) / 100
-    service = load.service
-    batch = load.at_most if load.fixed else 1 + poisson_quantile(service.in_service, share)
-    ttft = first_token_interval(service.ttft_s(flight.inputs.quantile(share), batch, times), times)
+    ttft_s, tpot_s = load.paced or _pace(load, flight, times, share)
+    ttft = first_token_interval(ttft_s, times)
     decodes = flight.outputs is None or flight.outputs.mean > 0
-    tpot = _interval(service.tpot_s(batch, times), times) if decodes else None
+    tpot = _interval(tpot_s, times) if decodes else None
     targets = (("TTFT", ttft, slo.ttft_s if slo else None), ("TPOT", tpot, slo.tpot_s if slo else None))
     asked = [(name, times_s, target) for name, times_s, target in targets if times_s and target is not None]
     warnings = [
@@ -317,6 +340,13 @@ def _paces(load: _Load, flight: _Flight, times: Times, slo: Slo | None) -> _Pace
         warnings=tuple(warnings),
         times_from=times.why,
     )
+
+
+def _pace(load: _Load, flight: _Flight, times: Times, share: float) -> tuple[float, float]:
+    """(TTFT, TPOT) at that share of moments."""
+    service = load.service
+    batch = load.at_most if load.fixed else 1 + poisson_quantile(service.in_service, share)
+    return service.ttft_s(flight.inputs.quantile(share), batch, times), service.tpot_s(batch, times)
 
 
 def first_token_interval(value: float, times: Times) -> tuple[float, float, float]:

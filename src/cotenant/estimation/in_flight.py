@@ -11,10 +11,14 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log, sqrt
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from cotenant.domain.step_time import Times
 from cotenant.estimation.compound import Atoms
 from cotenant.estimation.lengths import LengthModel
+
+if TYPE_CHECKING:
+    from cotenant.estimation.service import Steady
 
 SequenceBytes = Callable[[int], int]
 
@@ -74,6 +78,12 @@ Parts = Sequence[tuple[float, float, float]]
 class Quick(Hashable, Protocol):
     """The sums of a demand over arrays, for thousands of them: the same steps in the same order, compiled
     (`compound_arrays`)."""
+
+    def steady(
+        self, rate: float, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times, share: float
+    ) -> Steady | None:
+        """As `service.steady`, with TTFT and TPOT at a `share` (0..1) of moments; None where plain Python must."""
+        ...
 
     def cells(self, prompts: Pairs, parts: Parts, limit: int) -> Sequence[Cell]:
         """As `cells_of`."""

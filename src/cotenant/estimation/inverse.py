@@ -15,6 +15,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Base, EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.allocated import allocated_estimate
+from cotenant.estimation.kv_cache import CacheLayout
 from cotenant.estimation.memory_terms import ReplicaMemory, replica_memory
 from cotenant.estimation.pool import share_for
 from cotenant.units import format_gib
@@ -91,11 +92,11 @@ def size_pool(memory: ReplicaMemory, kv_bytes: int, *, in_bytes: bool) -> Sizing
     likely, surely = claimed_before_graphs(memory, needs)
     capacity, outside = memory.capacity, memory.stages[0].beyond
     if in_bytes and memory.layout.groups:  # without a cache there is no pool to ask for
-        share = min(1.0, _up(likely / capacity.value))
+        share = min(1.0, rounded_share(likely / capacity.value))
         chosen = replace(memory.settings, kv_cache_memory_bytes=max(needs), gpu_memory_utilization=share)
         note = "the pool is given in bytes; the utilisation is only what must be free at start"
         return Sizing(chosen, max(needs), likely + outside.value, surely + outside.high, note)
-    share = _up(_share_for(memory, needs))
+    share = rounded_share(_share_for(memory, needs))
     if share > 1:
         raise UnsupportedError(
             f"needs {format_gib(surely)} with its KV cache, the card has {format_gib(capacity.low)}",
@@ -161,15 +162,19 @@ def claimed_before_graphs(memory: ReplicaMemory, needs: list[int]) -> tuple[int,
 
 def pool_needs(memory: ReplicaMemory, kv_bytes: int) -> list[int]:
     """Pool bytes a stage: whole blocks for `kv_bytes` of rank 0, never less than one longest sequence."""
-    settings, sizes = memory.settings, memory.layout.block_bytes
     if not memory.layout.groups:
         return [0 for _ in memory.stages]
-    length, batch = settings.max_model_len or 1, settings.max_num_batched_tokens or 1
-    least = max(-(-memory.layout.checked_bytes(length, batch, s) // size) for s, size in enumerate(sizes) if size)
-    blocks = max(least, -(-kv_bytes // (sizes[0] or max(sizes))))
-    return [blocks * each for each in sizes]
+    blocks = blocks_needed(memory.layout, memory.settings, kv_bytes)
+    return [blocks * each for each in memory.layout.block_bytes]
 
 
-def _up(share: float) -> float:
+def blocks_needed(layout: CacheLayout, settings: EngineSettings, kv_bytes: int) -> int:
+    """The blocks of that pool, for a layout that has any."""
+    length, batch, sizes = settings.max_model_len or 1, settings.max_num_batched_tokens or 1, layout.block_bytes
+    least = max(-(-layout.checked_bytes(length, batch, s) // size) for s, size in enumerate(sizes) if size)
+    return max(least, -(-kv_bytes // (sizes[0] or max(sizes))))
+
+
+def rounded_share(share: float) -> float:
     """Rounded up; infinite where nothing is free to take a share of."""
     return inf if share == inf else ceil(share * STEPS - 1e-9) / STEPS

@@ -20,8 +20,18 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
-from cotenant.engines.rules import AdapterPlace, Base, Capacity, EngineRules, MemoryRules, Online, PoolRules
-from cotenant.estimation.activations import activations, given_back
+from cotenant.engines.rules import (
+    AdapterPlace,
+    Base,
+    Capacity,
+    EngineRules,
+    ExpertPadding,
+    MemoryRules,
+    Online,
+    PoolRules,
+    ProfileRules,
+)
+from cotenant.estimation.activations import activations, given_back, minds_length
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.calibrated import profile_for, scaled, scaled_term
 from cotenant.estimation.kv_cache import CacheLayout, cache_layout
@@ -30,8 +40,22 @@ from cotenant.estimation.pool import Room, capped, room_of
 from cotenant.estimation.runtime import Runtime, runtime
 from cotenant.estimation.speculation import served_model
 from cotenant.estimation.untied import untied
-from cotenant.estimation.weights import stage_weights, weights_per_rank
+from cotenant.estimation.weights import StageWeights, stage_weights, weights_per_rank
 from cotenant.units import format_gib
+
+
+@dataclass(frozen=True, slots=True)
+class StageTerms:
+    """What one rank of a pipeline stage takes apart from its pool, whatever it is given for that."""
+
+    weights: Term
+    activations: Term
+    runtime: Runtime
+    loading: Interval  # beside the weights while they are loaded
+    own: Interval  # what the budget pays before the pool
+    beyond: Interval  # what stands outside of the budget, or on top of it
+    first: int  # cache of the warm-up's own batch, where it has one
+    given_back: int = 0  # of `own`, what is kept unused until memory is short
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +100,27 @@ class ReplicaMemory:
         return self.layout.checked_bytes(settings.max_model_len or 1, settings.max_num_batched_tokens or 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What of a replica's memory stays the same however long its sequences are, how many there are and how many
+    tokens a batch has: `terms_of` and `opened` make the rest. `model` as it is held, `weights` by rank, `loading`
+    by stage."""
+
+    model: ModelSpec
+    gpu: GpuSpec
+    engine: EngineRules
+    used_bytes: int
+    rules: MemoryRules
+    layout: CacheLayout
+    capacity: Interval
+    weights: tuple[Term, ...]
+    loading: tuple[Interval, ...]
+    online: Online | None
+    profile: ProfileRules
+    measured: CalibrationProfile | None
+    minds_length: bool  # whether max_model_len changes anything beyond the pool that is asked for
+
+
 def replica_memory(
     model: ModelSpec,
     gpu: GpuSpec,
@@ -89,16 +134,29 @@ def replica_memory(
     """Terms and room of every stage. Raises UnsupportedError for what the engine refuses."""
     model = served_model(model, settings)
     resolved = engine.resolve(model, gpu, settings, version)
+    frame = frame_of(model, gpu, resolved, engine=engine, version=version, format=format, used_bytes=used_bytes)
+    return opened(frame, resolved, terms_of(frame, resolved))
+
+
+def frame_of(
+    model: ModelSpec,
+    gpu: GpuSpec,
+    resolved: EngineSettings,
+    *,
+    engine: EngineRules,
+    version: Version,
+    format: QuantizationFormat,  # noqa: A002
+    used_bytes: int = 0,
+) -> Frame:
+    """The frame of a model (with its draft, `served_model`) under resolved settings."""
     rules = engine.rules(version, gpu)
     model = untied(model) if rules.unties_head else model
     format = held_format(format, rules)  # noqa: A001
-    capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
-    layout = cache_layout(model, resolved, rules.cache)
-    ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
     padding = engine.expert_padding(format.name, gpu)
     profile = engine.profile(model, version, gpu).served_as(format.name)
     terms = weights_per_rank(
-        model, format, tensor_parallel_size=ranks, pipeline_parallel_size=stages,
+        model, format, tensor_parallel_size=resolved.tensor_parallel_size,
+        pipeline_parallel_size=resolved.pipeline_parallel_size,
         dtype=resolved.dtype, adapters_on_vocabulary=rules.adapters_on_vocabulary,
         adapters=resolved.adapters if rules.adapters is AdapterPlace.WEIGHTS else None,
         padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
@@ -106,45 +164,77 @@ def replica_memory(
         video_positions=rules.video_positions,
     )  # fmt: skip
     online = made_while_loading(model, format, rules)
-    plain = None if online is None else stage_weights(
-        model, find_format("bf16"), ranks, stages, resolved.dtype, padding, resolved.data_parallel_size,
-        rules.unsplit_weights, rules.cache.rest_on_last_stage, rules.copies_share, rules.video_positions,
+    return Frame(
+        model, gpu, engine, used_bytes, rules, cache_layout(model, resolved, rules.cache),
+        gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes,
+        terms, _while_loading(model, format, resolved, rules, padding, online), online,
+        profile, profile_for(engine.name, str(version), gpu.name, model.family),
+        bool(rules.runtime.slot_bytes or rules.pool.warms_cache or minds_length(model, profile)),
     )  # fmt: skip
-    raw = stage_weights(
-        model, format, ranks, stages, resolved.dtype, padding, resolved.data_parallel_size, rules.unsplit_weights,
-        rules.cache.rest_on_last_stage, rules.copies_share, rules.video_positions,
-    )  # fmt: skip
-    measured = profile_for(engine.name, str(version), gpu.name, model.family)
-    common = _as_measured(
-        runtime(model, gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs), measured
+
+
+def _while_loading(
+    model: ModelSpec, format: QuantizationFormat, resolved: EngineSettings, rules: MemoryRules,  # noqa: A002
+    padding: ExpertPadding | None, online: Online | None,
+) -> tuple[Interval, ...]:  # fmt: skip
+    """What stands beside a rank's weights while they are loaded, stage by stage."""
+
+    def held(one: QuantizationFormat) -> tuple[StageWeights, ...]:
+        return stage_weights(
+            model, one, resolved.tensor_parallel_size, resolved.pipeline_parallel_size, resolved.dtype, padding,
+            resolved.data_parallel_size, rules.unsplit_weights, rules.cache.rest_on_last_stage,
+            rules.copies_share, rules.video_positions,
+        )  # fmt: skip
+
+    plain = None if online is None else held(find_format("bf16"))
+    return tuple(
+        beside_weights(raw, None if plain is None else plain[stage], online)
+        for stage, raw in enumerate(held(format))
     )
-    charged = _charged(rules, used_bytes)
+
+
+def terms_of(frame: Frame, resolved: EngineSettings) -> tuple[StageTerms, ...]:
+    """The terms of every stage in that frame, under resolved settings that differ in lengths, slots and batch."""
+    model, rules, profile = frame.model, frame.rules, frame.profile
+    ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
+    common = _as_measured(
+        runtime(model, frame.gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs),
+        frame.measured,
+    )
+    inside, spare = rules.pool.activations_inside, given_back(model, resolved, profile)
     found = []
     for stage in range(stages):
         shared = _with_adapters(common, model, resolved, rules, stage)
         active = activations(model, resolved, profile, last_stage=stage == stages - 1)
-        active = scaled_term(active, "activations", measured)
-        inside = rules.pool.activations_inside
-        spent = total((terms[stage * ranks].bytes, *((active.bytes,) if inside else ()), shared.inside))
-        first = _first_batch(layout, resolved, stage, rules.pool) if rules.pool.warms_cache else 0
-        spare = given_back(model, resolved, profile)
+        active = scaled_term(active, "activations", frame.measured)
+        weights = frame.weights[stage * ranks]
+        own = total((weights.bytes, *((active.bytes,) if inside else ()), shared.inside))
+        first = _first_batch(frame.layout, resolved, stage, rules.pool) if rules.pool.warms_cache else 0
+        beyond = shared.outside if inside else active.bytes + shared.outside
+        found.append(StageTerms(weights, active, shared, frame.loading[stage], own, beyond, first, spare))
+    return tuple(found)
+
+
+def opened(frame: Frame, resolved: EngineSettings, terms: tuple[StageTerms, ...]) -> ReplicaMemory:
+    """The replica of `terms_of` these settings, with the room of every stage's pool."""
+    rules, charged = frame.rules, charged_bytes(frame.rules, frame.used_bytes)
+    found = []
+    for number, stage in enumerate(terms):
         room = _room(
-            engine, resolved, rules, layout, capacity, used_bytes, stage, spent, shared.beside, first, spare
-        )
+            frame.engine, resolved, rules, frame.layout, frame.capacity, frame.used_bytes, number, stage.own,
+            stage.runtime.beside, stage.first, stage.given_back,
+        )  # fmt: skip
         found.append(
             StageMemory(
-                terms[stage * ranks], active, shared,
-                beside_weights(raw[stage], None if plain is None else plain[stage], online),
-                spent, spent.shifted(charged),
-                room.budget, room.pool, room.base, room.left,
-                shared.outside if inside else active.bytes + shared.outside, first,
-                spare,
+                stage.weights, stage.activations, stage.runtime, stage.loading, stage.own,
+                stage.own.shifted(charged), room.budget, room.pool, room.base, room.left, stage.beyond,
+                stage.first, stage.given_back,
             )
         )  # fmt: skip
-    return ReplicaMemory(resolved, rules, layout, capacity, tuple(found), online)
+    return ReplicaMemory(resolved, rules, frame.layout, frame.capacity, tuple(found), frame.online)
 
 
-def _charged(rules: MemoryRules, used_bytes: int) -> int:
+def charged_bytes(rules: MemoryRules, used_bytes: int) -> int:
     """What others hold on the card, where it counts as this engine's own."""
     return used_bytes if rules.runtime.others_in_budget else 0
 
@@ -163,7 +253,7 @@ def _room(
     spare: int,
 ) -> Room:
     """The room of one stage's pool: what the fraction leaves, or what was asked for in bytes or tokens."""
-    others = used_bytes if rules.pool.base is not Base.CARD else _charged(rules, used_bytes)
+    others = used_bytes if rules.pool.base is not Base.CARD else charged_bytes(rules, used_bytes)
     room = room_of(
         engine,
         settings,
@@ -243,7 +333,7 @@ def _first_batch(layout: CacheLayout, settings: EngineSettings, stage: int, rule
     return layout.bytes_of_tokens(prompts * (settings.max_model_len or 1), stage)
 
 
-def load_peak(stage: StageMemory) -> Interval:
+def load_peak(stage: StageMemory | StageTerms) -> Interval:
     """What a rank takes while its weights are loaded (loading.py)."""
     return total((stage.weights.bytes, stage.loading, stage.runtime.beside))
 

@@ -58,7 +58,7 @@ class _Case:
     memory_is_short: bool
 
 
-_DECIDED: IdentityCache[tuple[PrecisionChoice, ...]] = IdentityCache()
+_DECIDED: IdentityCache[tuple[PrecisionChoice, ...]] = IdentityCache(4096)
 _KERNELS: IdentityCache[KernelSupport | None] = IdentityCache(4096)  # by card, whatever the model
 _EVIDENCE: IdentityCache[Evidence] = IdentityCache(4096)  # by model, whatever the card
 

@@ -20,7 +20,7 @@ from cotenant.estimation.in_flight import Mixture
 from cotenant.estimation.lengths import LengthModel
 from cotenant.estimation.step_constants import FITTED, INTERFERENCE
 
-_MOST = 2.0**17  # requests in service beyond which no engine goes
+MOST = 2.0**17  # requests in service beyond which no engine goes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,18 @@ class Service:
         return times.first_token_s + (times.prefill_s(input_tokens) + step) / (1 - busy) + queue
 
 
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """A replica under a rate: its state, the most sequences at once, TTFT and TPOT at the percentile that was
+    asked for, and whether steps at the slow end of their interval would be overloaded."""
+
+    service: Service
+    at_most: int
+    ttft_s: float
+    tpot_s: float
+    doubted: bool
+
+
 def open_service(
     rate: float, inputs: LengthModel, outputs: LengthModel, held: Mixture, times: Times
 ) -> Service | None:
@@ -82,7 +94,7 @@ def _more_than_arrive(rate: float, work: Work) -> float | None:
     number = 1.0
     while rate * work.service_s(1 + number) > number:
         number *= 2
-        if number > _MOST:
+        if number > MOST:
             return None
     return number
 
@@ -122,7 +134,7 @@ def closed_service(
 def saturation(work: Work) -> float:
     """Requests/s that no batch size gets past."""
     batch, best = 1.0, 0.0
-    while batch <= _MOST:
+    while batch <= MOST:
         best = max(best, batch / work.service_s(batch))
         batch *= 2
     return best

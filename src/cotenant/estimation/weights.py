@@ -69,8 +69,8 @@ class StageWeights:
     spread: _Spread
 
 
-_CACHE: IdentityCache[tuple[StageWeights, ...]] = IdentityCache()
-_TERMS: IdentityCache[tuple[Term, ...]] = IdentityCache()
+_CACHE: IdentityCache[tuple[StageWeights, ...]] = IdentityCache(4096)
+_TERMS: IdentityCache[tuple[Term, ...]] = IdentityCache(4096)
 
 
 def weights_per_rank(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from math import floor
+from math import floor as rounded_down
 
 from cotenant.domain.demand import Demand
 from cotenant.domain.fleet import GpuOffer, ModelRequest
 from cotenant.estimation.in_flight import Quick
+from cotenant.estimation.lengths import length_model
 from cotenant.estimation.roofline import Roofline
 from cotenant.planning.problem import Refusal
 from cotenant.planning.served import Served
@@ -35,7 +37,7 @@ class Case:
     @property
     def room_bytes(self) -> int:
         """What the headroom and others leave of one card."""
-        return floor(self.offer.gpu.cuda_bytes.value * (1 - self.headroom)) - self.offer.used_bytes
+        return rounded_down(self.offer.gpu.cuda_bytes.value * (1 - self.headroom)) - self.offer.used_bytes
 
     @property
     def cards_at_most(self) -> int:
@@ -78,30 +80,47 @@ class Case:
 
     def is_hopeless(self, times: Roofline) -> bool:
         """Whether more replicas cannot help: one request alone breaks the SLO."""
-        return _floor_s(times, self.request, self.pace) is not None
+        return any(floor.breaks(self.pace) for floor in _floors(times, self.request))
 
     def broken_slo(self, times: Roofline, asked: Demand) -> str:
         """Which target breaks, and by how much; where one request alone is too slow, the floor of the card."""
-        slo, floor_s = self.request.slo, _floor_s(times, self.request, 1.0)
-        if floor_s is not None and slo is not None and slo.tpot_s is not None:
-            return (
-                f"a TPOT of {format_seconds(slo.tpot_s)} is below the floor of {self.offer.gpu.name}: one step "
-                f"for one request alone takes {format_seconds(floor_s)}"
-            )
+        slo, name = self.request.slo, self.offer.gpu.name
+        for floor in _floors(times, self.request):
+            if floor.breaks():
+                return (
+                    f"a {floor.target} of {format_seconds(floor.asked_s)} is below the floor of {name}: "
+                    f"{floor.what} takes {format_seconds(floor.seconds)}"
+                )
         parts = []
-        for name, found, target in (
+        for target, found, wanted in (
             ("TTFT", asked.ttft_s, slo.ttft_s if slo else None),
             ("TPOT", asked.tpot_s, slo.tpot_s if slo else None),
         ):
-            if found and target is not None and found[1] > target:
-                parts.append(f"estimated {name} {format_seconds(found[1])} is above {format_seconds(target)}")
+            if found and wanted is not None and found[1] > wanted:
+                parts.append(f"estimated {target} {format_seconds(found[1])} is above {format_seconds(wanted)}")
         return "; ".join(parts) or "the SLO is not held"
 
 
-def _floor_s(times: Roofline, request: ModelRequest, pace: float) -> float | None:
-    """Seconds of a step for one request alone, where that breaks the SLO already."""
-    slo = request.slo
-    if slo is None or slo.tpot_s is None:
-        return None
-    alone = times.decode_step_s(1, 1)
-    return alone if alone * pace > slo.tpot_s else None
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """What one request alone takes of a card, whatever else is done: `seconds` for `what`; `asked_s` wanted."""
+
+    target: str
+    asked_s: float
+    what: str
+    seconds: float
+
+    def breaks(self, pace: float = 1.0) -> bool:
+        """Whether the target lies below it, where everything takes `pace` times as long."""
+        return self.seconds * pace > self.asked_s
+
+
+def _floors(times: Roofline, request: ModelRequest) -> Iterator[_Floor]:
+    """The floors of the targets that were asked for."""
+    slo, prompts = request.slo, request.traffic.input_tokens
+    if slo is not None and slo.tpot_s is not None:
+        yield _Floor("TPOT", slo.tpot_s, "one step for one request alone", times.decode_step_s(1, 1))
+    if slo is not None and slo.ttft_s is not None and prompts is not None:
+        tokens = length_model(prompts, cap=request.model.max_model_len).quantile(slo.percentile / 100)
+        what = f"a prompt of {round(tokens):,} tokens alone (p{slo.percentile:g})"
+        yield _Floor("TTFT", slo.ttft_s, what, times.first_token_s + times.prefill_s(tokens))

@@ -118,6 +118,8 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
     note, policy = (_ONLY_SIMULATED, strategy) if strategy in SIMULATED else ("", "static")
     if strategy in _WITHOUT_SPARE and fleet.spare != "none":
         note = _NO_SPARE
+    if strategy == "naive":
+        note = ", ".join(filter(None, (note, _beyond_all(fleet, plan))))
     try:
         attainment, missed = _replayed(fleet, plan, replayer, policy)
     except CotenantError as error:
@@ -134,6 +136,13 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
         unplaced=tuple(short.model for short in plan.shortfalls),
         note=note,
     )
+
+
+def _beyond_all(fleet: Fleet, plan: Plan) -> str:
+    """A word where the usual sizing takes more cards than there are."""
+    offer = fleet.gpus[largest_offer(fleet)]
+    most = offer.count if offer.count is not None else offer.maximum
+    return f"there are {most} such cards" if most is not None and len(plan.gpus) > most else ""
 
 
 def _replayed(

@@ -8,7 +8,8 @@ these, and kept by value.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import TypeVar
 
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Speculation, Version
@@ -16,9 +17,21 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import PrecisionChoice
 from cotenant.engines.rules import EngineRules
+from cotenant.estimation.given_bytes import PoolInBytes
+from cotenant.estimation.memo import IdentityCache
+from cotenant.estimation.memory_terms import (
+    Frame,
+    ReplicaMemory,
+    StageTerms,
+    frame_of,
+    load_peak,
+    opened,
+    terms_of,
+)
 from cotenant.estimation.roofline import Roofline
 from cotenant.estimation.served_format import ServedFormat
 from cotenant.estimation.sizing import ReservedBytes, reserved_bytes
+from cotenant.estimation.speculation import served_model
 from cotenant.estimation.step_time import roofline
 from cotenant.estimation.weights import weights_per_rank
 from cotenant.planning.splits import Split
@@ -26,6 +39,31 @@ from cotenant.planning.splits import Split
 T = TypeVar("T")
 Precision = tuple[str, str]
 """(format of the weights, type of the cache as it was asked for)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A replica with its pool left open. `in_bytes`: where the pool is a matter of bytes alone."""
+
+    frame: Frame
+    terms: tuple[StageTerms, ...]
+    load_peak_bytes: int
+    in_bytes: PoolInBytes | None
+
+    @classmethod
+    def of(cls, frame: Frame, resolved: EngineSettings) -> Opened:
+        """In that frame, under those settings."""
+        terms = terms_of(frame, resolved)
+        peak = max(load_peak(stage).value for stage in terms)
+        return cls(frame, terms, peak, PoolInBytes.of(frame, resolved, terms))
+
+    def memory(self, resolved: EngineSettings) -> ReplicaMemory:
+        """All of it, under settings that differ in nothing that matters to its terms."""
+        return opened(self.frame, resolved, self.terms)
+
+
+_BESIDE_LENGTH = attrgetter(*(one.name for one in fields(EngineSettings) if one.name != "max_model_len"))
+_OPENED: IdentityCache[Opened] = IdentityCache(8192)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,6 +134,22 @@ class Served:
             pipeline_parallel_size=split.pipeline,
         )  # fmt: skip
         return max(term.bytes.value for term in ranks)
+
+    def opened(self, split: Split, used_bytes: int, seqs: int, length: int) -> tuple[EngineSettings, Opened]:
+        """(resolved settings, the replica) with so many sequences of up to `length` tokens, its pool left open, on
+        a card of which others hold `used_bytes`."""
+        asked = replace(self.settings(split), max_num_seqs=seqs, max_model_len=length)
+        model = served_model(self.model, asked)
+        resolved = self.engine.resolve(model, self.gpu, asked, self.version)
+        frame = self._once(
+            ("frame", split, used_bytes),
+            lambda: frame_of(
+                model, self.gpu, resolved, engine=self.engine, version=self.version, format=self.served.format,
+                used_bytes=used_bytes,
+            ),
+        )  # fmt: skip
+        key = (_BESIDE_LENGTH(resolved), resolved.max_model_len if frame.minds_length else 0)
+        return resolved, _OPENED.get((frame,), key, lambda: Opened.of(frame, resolved))
 
     def _once(self, key: Hashable, compute: Callable[[], T]) -> T:
         if key not in self._known:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
+from cotenant.domain.gpu import GpuSpec
+from cotenant.domain.model import ModelSpec
 from cotenant.estimation.calibrated import profiles_in_force
 from cotenant.estimation.compound_arrays import compiled
 from cotenant.estimation.second_source import second_source_in_force
@@ -58,13 +61,31 @@ def sized_apart(fleet: Fleet, numbers: Sequence[int], wish: Wish) -> Iterator[tu
 def _sized(chunk: _Chunk) -> list[list[Ways]]:
     """The ways of each model on each offer, without the refusals that `_whole` knows."""
     wish = replace(chunk.wish, quick=compiled() if chunk.is_quick else None)
+    offers = [replace(offer, gpu=_met_card(offer.gpu)) for offer in chunk.offers]
     found = []
-    for number, request in chunk.requests:
-        each = [ways_on(request, number, offer, place, wish) for place, offer in enumerate(chunk.offers)]
+    for number, travelled in chunk.requests:
+        request = replace(travelled, model=_met(travelled.model))
+        each = [ways_on(request, number, offer, place, wish) for place, offer in enumerate(offers)]
         found.append(
             [replace(one, refusals=tuple(x for x in one.refusals if x.tensor_parallel_size)) for one in each]
         )
     return found
+
+
+@lru_cache(maxsize=512)
+def _met(model: ModelSpec) -> ModelSpec:
+    """The first such architecture that came here: what is kept of it is kept by identity, and each chunk brings
+    objects of its own."""
+    return model
+
+
+_CARDS: dict[str, GpuSpec] = {}
+
+
+def _met_card(card: GpuSpec) -> GpuSpec:
+    """The first such card that came here; a data sheet has no hash, so it is met by its name."""
+    met = _CARDS.setdefault(card.name, card)
+    return met if met == card else card
 
 
 def _whole(ways: Ways, request: ModelRequest, number: int, offer: GpuOffer, place: int) -> Ways:

@@ -18,7 +18,7 @@ from cotenant.estimation.demand import demand
 from cotenant.estimation.inverse import allocated_sizing, size_pool
 from cotenant.estimation.memory_checks import claimed_bytes, pools_of
 from cotenant.estimation.memory_checks import judged as judged_terms
-from cotenant.estimation.memory_terms import ReplicaMemory, load_peak, replica_memory, with_pool
+from cotenant.estimation.memory_terms import ReplicaMemory, with_pool
 from cotenant.estimation.roofline import Roofline
 from cotenant.estimation.sequence_limit import longest_sequence
 from cotenant.planning.case import Case
@@ -92,30 +92,26 @@ def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidat
 
 def _filled(case: Case, split: Split, asked: Demand) -> _Held:
     """An engine that fills a budget: terms once, then the smallest pool that holds the demand."""
-    engine, used = case.served.engine, case.offer.used_bytes
-    bare = _bare(case, split, asked)
-    granted = size_pool(bare, asked.kv_pool_bytes, in_bytes=bare.rules.has_cache_bytes).settings
-    memory = with_pool(bare, granted, engine=engine, used_bytes=used)
+    used, kv_bytes = case.offer.used_bytes, asked.kv_pool_bytes
+    resolved, bare = case.served.opened(split, used, asked.max_num_seqs, asked.max_model_len)
+    if bare.in_bytes is not None:
+        given = bare.in_bytes.given(resolved, kv_bytes)
+        if given.fits or given.claimed_bytes > case.room_bytes:  # nobody asks what else fails then
+            return _Held(given.settings, given.claimed_bytes, bare.load_peak_bytes, "")
+    memory = _with_smallest_pool(case, bare.memory(resolved), kv_bytes)
     pools = pools_of(memory)
-    verdict, reason = judged_terms(memory, pools, engine, used, asked)
+    verdict, reason = judged_terms(memory, pools, case.served.engine, used, asked)
     return _Held(
-        granted,
+        memory.settings,
         claimed_bytes(memory, pools),
-        max(load_peak(stage).value for stage in memory.stages),
+        bare.load_peak_bytes,
         "" if verdict is Verdict.FITS else f"{verdict}: {reason}",
     )
 
 
-def _bare(case: Case, split: Split, asked: Demand) -> ReplicaMemory:
-    """The replica under that demand, its pool left open."""
-    one = case.served
-    settings = replace(
-        one.settings(split), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
-    )  # fmt: skip
-    return replica_memory(
-        one.model, one.gpu, settings, engine=one.engine, version=one.version, format=one.served.format,
-        used_bytes=case.offer.used_bytes,
-    )  # fmt: skip
+def _with_smallest_pool(case: Case, bare: ReplicaMemory, kv_bytes: int) -> ReplicaMemory:
+    granted = size_pool(bare, kv_bytes, in_bytes=bare.rules.has_cache_bytes).settings
+    return with_pool(bare, granted, engine=case.served.engine, used_bytes=case.offer.used_bytes)
 
 
 def taken_as(case: Case, split: Split, like: Candidate) -> tuple[int, int]:
@@ -130,13 +126,15 @@ def taken_as(case: Case, split: Split, like: Candidate) -> tuple[int, int]:
     if kv_bytes:
         length = asked.max_model_len
         kv_bytes = kv_bytes * mine(length) // max(1, theirs(length))
-    bare = _bare(case, split, asked)
-    peak = max(load_peak(stage).value for stage in bare.stages)
-    sized = size_pool(bare, kv_bytes, in_bytes=bare.rules.has_cache_bytes)
-    if bare.rules.has_cache_bytes:  # the quick way to the same figure
-        return sized.claimed_bytes, peak
-    memory = with_pool(bare, sized.settings, engine=case.served.engine, used_bytes=case.offer.used_bytes)
-    return claimed_bytes(memory, pools_of(memory)), peak
+    used = case.offer.used_bytes
+    resolved, bare = case.served.opened(split, used, asked.max_num_seqs, asked.max_model_len)
+    if bare.in_bytes is not None:
+        return bare.in_bytes.likely_bytes(resolved, kv_bytes), bare.load_peak_bytes
+    memory = bare.memory(resolved)
+    if memory.rules.has_cache_bytes:  # the quick way to the same figure
+        return size_pool(memory, kv_bytes, in_bytes=True).claimed_bytes, bare.load_peak_bytes
+    memory = _with_smallest_pool(case, memory, kv_bytes)
+    return claimed_bytes(memory, pools_of(memory)), bare.load_peak_bytes
 
 
 def _allocated(case: Case, split: Split, asked: Demand) -> _Held:
