@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cotenant.edge import traces
 from cotenant.edge.traces import named_traces, open_trace
 from cotenant.errors import FormatError, InputError
 
@@ -38,3 +39,15 @@ def test_a_model_has_one_trace(tmp_path: Path) -> None:
     assert list(named_traces([f"a={place}"], ["a", "b"])) == ["a"]
     with pytest.raises(InputError, match="two traces for 'a'"):
         named_traces([f"a={place}", f"a={place}"], ["a", "b"])
+
+
+def test_too_many_lines_are_refused_before_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five million requests are read at most; files short enough to hold no more are not counted."""
+    place = tmp_path / "t.csv"
+    place.write_text(TEXT + "3,30,7\n" * 3)
+    monkeypatch.setattr(traces, "MOST_REQUESTS", 5)
+    assert len(open_trace(place).arrivals_s) == 5
+    monkeypatch.setattr(traces, "MOST_REQUESTS", 3)
+    monkeypatch.setattr(traces, "read_trace", lambda *_, **__: pytest.fail("it was read"))
+    with pytest.raises(FormatError, match="has more than 3 requests"):
+        open_trace(place)

@@ -48,6 +48,11 @@ def test_public_traces_are_read_as_they_are() -> None:
         (AZURE + "2023-02-29 18:17:03,1,1\n", "no day of the calendar"),
         (AZURE + "2023-11-16 18:61:03,1,1\n", "line 4 .* '2023-11-16 18:61:03' is not a time"),
         (AZURE + ",1,1\n", "line 4 .* '' is not a time"),
+        ("\n  \n" + AZURE + ",1,1\n", "line 6 .* '' is not a time"),
+        ("\n\n" + MOONCAKE + "[1, 2]\n", "line 4 .* not a JSON object"),
+        (AZURE + "2023-11-16 18:17:03,1_000,1\n", "line 4 .* '1_000' is not a number of tokens"),
+        (AZURE + "2023-11-16 18:17:03,\u0663,1\n", "line 4 .* is not a number of tokens"),
+        (BURSTGPT + "1_0,ChatGPT,1,1,2,api\n", "line 3 .* '1_0' is not a time"),
         (AZURE + "2023-11-16 18:17:03,,1\n", "line 4 .* '' is not a number of tokens"),
         (BURSTGPT + "1e12,ChatGPT,1,1,2,api\n", "lasts 1e.12 s, more than ten years"),
         (BURSTGPT + "1e300,ChatGPT,1,1,2,api\n", "more than ten years"),
@@ -79,9 +84,9 @@ def test_what_is_odd_is_said() -> None:
     assert found.arrivals_s == (0, 1, 2)
     assert found.input_tokens == (1, 7, 10)
     assert [note.partition(":")[0] for note in found.notes] == [
-        "1 requests are listed after later ones",
-        "1 prompts have no tokens",
-        "1 requests have no answer",
+        "1 request listed after later ones",
+        "1 prompt without tokens",
+        "1 request without an answer",
     ]
 
 
@@ -123,4 +128,4 @@ def test_a_prompt_is_a_text_whatever_it_says() -> None:
     rows = ['{"prompt": "20240510", "output_tokens": 3}', '{"prompt": "", "output_tokens": 3}']
     found = read_trace(rows, name="t.jsonl")
     assert found.input_tokens == (2, 1)
-    assert found.notes == ("1 prompts have no tokens: counted as one",)
+    assert found.notes == ("1 prompt without tokens: counted as one each",)

@@ -31,8 +31,17 @@ FLEET: dict[str, Any] = {
 }
 
 
+SPLIT: dict[str, Any] = {
+    **FLEET,
+    "gpus": [{"type": "L40S", "count": 3}],
+    "models": [{**FLEET["models"][0], "replicas": {"min": 2}, "sharing": ["alone"]}, FLEET["models"][1]],
+}
+"""The same with two replicas of the first, each with a card to itself."""
+
+
 def replayed(policy: str, **options: Any) -> Replay:
-    return cotenant.simulate(FLEET, policy=policy, duration="40s", **options)
+    fleet = SPLIT if policy == "disaggregated" else FLEET
+    return cotenant.simulate(fleet, policy=policy, duration="40s", **options)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -54,7 +63,9 @@ def test_nobody_is_busy_for_longer_than_there_is_time(policy: str) -> None:
     fleet = {
         **FLEET,
         "gpus": [{"type": "L40S", "count": 4}],
-        "models": [{**FLEET["models"][0], "traffic": traffic}],
+        "models": [
+            {**FLEET["models"][0], "traffic": traffic, "replicas": {"min": 2 if policy == "disaggregated" else 1}}
+        ],
     }
     found = cotenant.simulate(fleet, policy=policy, duration="20s")
     assert all(0 < one.busy <= 1 for one in found.replicas if one.requests)

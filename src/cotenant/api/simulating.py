@@ -39,13 +39,14 @@ def simulate(
     has one model). `duration` (``600s``) is how long requests come: by default the traces whole, else 300 s.
     `arrivals` says how rates come: ``poisson``, ``gamma:2`` (bursts), ``on-off:30s/90s``; the plan is made for it.
     `policy`: ``static`` is the plan as it stands, ``elastic`` lets its replicas lend each other KV cache,
-    ``spatial`` multiprocessors too; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if alone,
-    and they take turns in the cards' memory (sleep level 1, level 2, a new process), a busy one only after
-    `patience`. `conditions` (`cotenant.simulation.conditions.conditions_of`): clients that leave, replicas that
-    fail, how long a model stays awake and an idle one is held, who takes a request, who gives way. Step times
-    follow what was measured, unless `calibration` is false, and are combined with AIConfigurator's where it is
-    installed, unless `aiconfigurator` is false. Raises InputErrors and its kin for bad input; a model without a
-    place has all its requests unfinished.
+    ``spatial`` multiprocessors too, ``disaggregated`` reads prompts on some of a model's replicas and writes on
+    the others; with ``swap``, ``swap-2`` and ``restart`` each model is planned as if alone, and they take turns in
+    the cards' memory (sleep level 1, level 2, a new process), a busy one only after `patience`. `conditions`
+    (`cotenant.simulation.conditions.conditions_of`): clients that leave, replicas that fail, how long a model
+    stays awake and an idle one is held, who takes a request, who gives way. Step times follow what was measured,
+    unless `calibration` is false, and are combined with AIConfigurator's where it is installed, unless
+    `aiconfigurator` is false. Raises InputErrors and its kin for bad input; a model without a place has all its
+    requests unfinished.
     """
     (found,) = simulate_many(
         fleet, policies=(policy,), seeds=(seed,), traces=traces, duration=duration, arrivals=arrivals,
@@ -84,8 +85,7 @@ def simulate_many(
     from cotenant.edge.simulations import Run, prepare, replays, with_arrivals
     from cotenant.errors import InputError
     from cotenant.estimation.options import arrivals_from
-    from cotenant.simulation.run import check_policy
-    from cotenant.simulation.together import TOGETHER
+    from cotenant.simulation.run import AS_PLANNED, check_policy
     from cotenant.units import parse_seconds
 
     tell = progress or silent
@@ -105,9 +105,9 @@ def simulate_many(
     with known(calibration, aiconfigurator) as held:
         kinds = {
             apart: prepare(question, found, traces, apart=apart, progress=tell)
-            for apart in dict.fromkeys(policy not in TOGETHER for policy in policies)
+            for apart in dict.fromkeys(policy not in AS_PLANNED for policy in policies)
         }
-    prepared = {policy: kinds[policy not in TOGETHER] for policy in policies}
+    prepared = {policy: kinds[policy not in AS_PLANNED] for policy in policies}
     runs = [Run(policy, seed) for policy in policies for seed in seeds]
     done = replays(
         prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray,

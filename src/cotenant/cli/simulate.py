@@ -55,8 +55,8 @@ _NAMED = (
     default="static",
     show_default=True,
     metavar="HOW",
-    help="How models share cards: static, elastic, spatial, swap, swap-2, restart, swap-lru, restart-lru, token "
-    "or token-urgent.",
+    help="How models share cards: static, elastic, spatial, disaggregated, swap, swap-2, restart, swap-lru, "
+    "restart-lru, token or token-urgent.",
 )
 @click.option(
     "--patience",
@@ -84,7 +84,8 @@ _NAMED = (
 )  # fmt: skip
 @click.option(
     "--preempt", default="latest", show_default=True, metavar="WHO",
-    help="Who gives way for blocks, of the lowest priority: the latest, or the cheapest to compute again.",
+    help="Who gives way for blocks, of the lowest priority: the latest, or the cheapest to bring back. It "
+    "computes again; with latest:swap (:8GiB) its cache goes to host memory.",
 )  # fmt: skip
 @click.option(
     "--compare", metavar="[A,B,...]", is_flag=False, flag_value=_COMPARED,

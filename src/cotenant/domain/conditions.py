@@ -26,7 +26,8 @@ class Breakdowns:
 class Conditions:
     """`timeout_s`: how long a client waits for its whole answer (None: for ever). `residency_s`: how long a model
     that takes turns stays at least; `hold_s`: how long a request waits before an idle one makes room. `dispatch`:
-    least-loaded, round-robin or best-fit. `preempt`: latest (as engines do) or cheapest (to compute again)."""
+    least-loaded, round-robin or best-fit. `preempt`: latest (as engines do) or cheapest (to bring back).
+    `swap_bytes`: host memory of each rank that takes the cache of who gives way (None: it is computed again)."""
 
     timeout_s: float | None = None
     outages: tuple[Outage, ...] = ()
@@ -35,6 +36,7 @@ class Conditions:
     dispatch: str = "least-loaded"
     preempt: str = "latest"
     hold_s: float = 0.0
+    swap_bytes: int | None = None
 
     @property
     def fails(self) -> bool:

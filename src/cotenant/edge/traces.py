@@ -8,9 +8,10 @@ from pathlib import Path
 
 from cotenant.domain.workload import Trace
 from cotenant.errors import FormatError, InputError
-from cotenant.readers.traces import read_trace
+from cotenant.readers.traces import MOST_REQUESTS, read_trace
 
 MAX_TRACE_BYTES = 2 * 2**30
+_SHORTEST_LINE, _PART = 6, 2**24  # bytes: of a time, two counts and what parts them; and of what is read at once
 _HINT = "name a CSV with a header, or a file of JSON lines, with a request a line"
 _FOLDER = "paths are taken from the fleet file's own folder"
 
@@ -27,12 +28,27 @@ def open_trace(path: str | os.PathLike[str], *, hint: str = _HINT) -> Trace:
             raise InputError(f"no trace at {path}: {reason}", hint=hint)
         if place.stat().st_size > MAX_TRACE_BYTES:
             raise FormatError(f"{path} is larger than {MAX_TRACE_BYTES:,} bytes", hint="cut it, or sample it")
+        if place.stat().st_size > MOST_REQUESTS * _SHORTEST_LINE and _lines_beyond(place):
+            raise FormatError(
+                f"{place.name} has more than {MOST_REQUESTS:,} requests", hint="cut it, or sample it"
+            )
         with place.open(encoding="utf-8-sig", newline="") as lines:
             return read_trace(lines, name=place.name)
     except UnicodeDecodeError:
         raise FormatError(f"{path} is not text in UTF-8", hint="unpack it (gunzip), or save it as UTF-8") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _lines_beyond(place: Path) -> bool:
+    """Whether a file has more lines than a trace may have: counting them takes a second, reading them minutes."""
+    lines = 0
+    with place.open("rb") as file:
+        while part := file.read(_PART):
+            lines += part.count(b"\n")
+            if lines > MOST_REQUESTS + 1:
+                return True
+    return False
 
 
 def trace_opener(fleet: str | os.PathLike[str] | None = None) -> Callable[[str], Trace]:

@@ -1,4 +1,5 @@
-"""Who gives way where blocks run out: the lowest in rank, who then computes again from its first token.
+"""Who gives way where blocks run out: the lowest in rank, who then computes again from its first token, or comes
+back from host memory.
 
 vLLM takes the last of its running list; since nobody overtakes, that is the one with the greatest rank. Which
 sequence asked for the block makes no difference: always the shortest tail of ranks goes that frees enough.
@@ -44,3 +45,10 @@ def cheapest(priorities: Ints, ranks: Ints, again: Ints, frees: Ints, short: int
             if ours < theirs or (ours == theirs and ranks[index] > ranks[found]):
                 found = index
     return found if found >= 0 else victim(ranks, running)
+
+
+def held_back(running: int, num_blocks: int) -> int:
+    """Blocks that must be left free for one to come back from host memory: a hundredth of the pool, as vLLM's V0
+    engine had it (`watermark`, vllm/core/block_manager.py), so that it is not sent away with the next block. None
+    where nobody runs: nobody would take them."""
+    return num_blocks // 100 if running > 0 else 0

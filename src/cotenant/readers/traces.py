@@ -61,13 +61,13 @@ _HINT = "a CSV with a header, or JSON lines, with a time and the tokens in and o
 def read_trace(lines: Iterable[str], *, name: str) -> Trace:
     """The trace in `lines`, ordered by arrival. Raises FormatError naming the line that cannot be read."""
     bounded = _bounded(lines, name)
-    first = next((line for line in bounded if line.strip()), None)
-    if first is None:
+    number, first = next(((at, line) for at, line in enumerate(bounded) if line.strip()), (0, ""))
+    if not first:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
     if first.strip() == "{":
         raise FormatError(f"{name} is JSON over several lines, not a request a line", hint=_HINT)
     rows = _json_rows if first.lstrip().startswith("{") else _csv_rows
-    listed = list(rows(chain([first], bounded), name))
+    listed = list(rows(chain([first], bounded), name, number))
     if not listed:
         raise FormatError(f"{name} holds no requests", hint=_HINT)
     found = sorted(listed, key=lambda row: row.moment or 0.0)
@@ -121,13 +121,13 @@ def _notes(rows: Sequence[Row]) -> Iterator[str]:
     """What is odd, and what was made of it."""
     back = sum((after.moment or 0.0) < (before.moment or 0.0) for before, after in pairwise(rows))
     if back:
-        yield f"{back:,} requests are listed after later ones: put in order of their times"
+        yield f"{plural(back, 'request')} listed after later ones: put in order of time"
     empty = sum(row.empty for row in rows)
     if empty:
-        yield f"{empty:,} prompts have no tokens: counted as one"
+        yield f"{plural(empty, 'prompt')} without tokens: counted as one each"
     silent = sum(row.written == 0 for row in rows)
     if silent:
-        yield f"{silent:,} requests have no answer: their prompts are read all the same"
+        yield f"{plural(silent, 'request')} without an answer: prompts are read all the same"
 
 
 def _seen(rows: Sequence[Row]) -> tuple[int, ...]:
@@ -155,7 +155,8 @@ def _bounded(lines: Iterable[str], name: str) -> Iterator[str]:
         yield line
 
 
-def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
+def _csv_rows(lines: Iterable[str], name: str, before: int) -> Iterator[Row]:
+    """`before`: lines that stand above these in the file."""
     head = next(iter(lines))
     reader = csv.reader(chain([head], lines), strict=True, delimiter=_separator(head))
     try:
@@ -167,11 +168,11 @@ def _csv_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
                     yield _row(None if arrival is None else _seconds(arrival), given, written)
                 except IndexError:
                     short = ValueError(f"only {plural(len(cells), 'column')}, fewer than the header")
-                    raise _bad_line(name, reader.line_num, short) from None
+                    raise _bad_line(name, before + reader.line_num, short) from None
                 except (ValueError, OverflowError) as error:
-                    raise _bad_line(name, reader.line_num, error) from None
+                    raise _bad_line(name, before + reader.line_num, error) from None
     except csv.Error as error:
-        raise _bad_line(name, reader.line_num, error) from None
+        raise _bad_line(name, before + reader.line_num, error) from None
 
 
 def _separator(head: str) -> str:
@@ -179,10 +180,11 @@ def _separator(head: str) -> str:
     return next((sign for sign in (",", ";", "\t") if sign in head), ",")
 
 
-def _json_rows(lines: Iterable[str], name: str) -> Iterator[Row]:
+def _json_rows(lines: Iterable[str], name: str, before: int) -> Iterator[Row]:
+    """`before`: lines that stand above these in the file."""
     keys: list[str | None] = []
     text = False
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(lines, start=before + 1):
         if not line.strip():
             continue
         try:
@@ -259,16 +261,23 @@ def _row(moment: float | None, given: object, written: object, blocks: tuple[int
 
 def _number(value: object) -> float:
     try:
-        return float(str(value))
+        return _decimal(str(value))
     except ValueError:
         raise ValueError(f"{str(value)[:40]!r} is not a number of tokens") from None
+
+
+def _decimal(text: str) -> float:
+    """A number in plain digits; Python would take 1_000 too, and the digits of other scripts."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
 
 
 def _seconds(text: object) -> float:
     """A number of seconds, a clock time or a date with a time, in UTC or so far from it (Azure 2024's +00:00)."""
     word = str(text).strip()
     try:
-        return float(word)
+        return _decimal(word)
     except ValueError:
         pass
     found = _WHEN.fullmatch(word)

@@ -39,7 +39,8 @@ def can_take(replica: Replica, request: int, targets: Targets, now_fs: int, rest
     queued = [replica.size_of(one) for _, one in replica.waiting]
     begun = [one.known - one.computed for one in replica.running if not one.decoding]
     decoding = [one for one in replica.running if one.decoding]
-    read = rest_fs + sum(_reading(replica, tokens) for tokens in (*queued, *begun, own))
+    unread = [replica.reads_of(one) for _, one in replica.waiting]
+    read = rest_fs + sum(_reading(replica, tokens) for tokens in (*unread, *begun, own))
     held = sum(one.known for one in decoding)
     step = costs.step(len(decoding) + 1, held + own, 0, 0)
     stall = _reading(replica, own)

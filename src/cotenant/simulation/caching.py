@@ -36,6 +36,7 @@ class CachingReplica(Replica):
 
     def forget(self) -> None:
         """The cache is empty: it was dropped with the model's memory."""
+        super().forget()
         self._cache.clear()
 
     def _hits(self, request: int, known: int) -> tuple[int, int]:
@@ -55,6 +56,11 @@ class CachingReplica(Replica):
         self._blocks[one.request] += self._cache.take(blocks)
         one.blocks = len(self._blocks[one.request])
         self._held = self.limits.num_blocks - self._cache.free
+
+    def _return(self, one: Sequence, blocks: int) -> None:
+        """Blocks of its own, though some of its prompt's may be cached still: those of the copy are filled."""
+        self._found = []
+        self._join(one, 0, blocks)
 
     def _release(self, one: Sequence) -> None:
         self._cache.give_back(self._blocks.pop(one.request))

@@ -9,14 +9,15 @@ from cotenant.errors import InputError
 from cotenant.simulation.costs import FS_PER_NS, NS_PER_S
 from cotenant.simulation.draws import Draws
 from cotenant.simulation.outages import Away
-from cotenant.units import parse_seconds
+from cotenant.units import parse_bytes, parse_seconds
 
 DISPATCHES = ("least-loaded", "round-robin", "best-fit")
-PREEMPTS = ("latest", "cheapest")
+PREEMPTS = ("latest", "cheapest", "latest:swap", "cheapest:swap")
 RANDOM = "mtbf"
 _PURPOSE = 0xFA11
 _HINT = "REPLICA@TIME+TIME, as chat-0@120s+60s; or mtbf:TIME+TIME, as mtbf:2h+90s"
 _MOST = 100_000  # outages of one replay
+_SWAP_BYTES = 4 * 2**30  # of host memory a rank, as vLLM's V0 engine took where --swap-space said nothing
 
 
 def conditions_of(
@@ -29,9 +30,9 @@ def conditions_of(
     hold: str = "0s",
 ) -> Conditions:
     """From words. Raises InputError for what is none of them."""
-    for what, word, known in (("dispatch", dispatch, DISPATCHES), ("preempt", preempt, PREEMPTS)):
-        if word not in known:
-            raise InputError(f"no {what} {word!r}", hint=f"one of {', '.join(known)}")
+    if dispatch not in DISPATCHES:
+        raise InputError(f"no dispatch {dispatch!r}", hint=f"one of {', '.join(DISPATCHES)}")
+    who, swap_bytes = _yielding(preempt)
     outages, breakdowns = [], None
     for word in fail:
         if word.startswith(f"{RANDOM}:"):
@@ -53,7 +54,23 @@ def conditions_of(
         spans[what] = parse_seconds(word)
         if not 0 <= spans[what] < 1e8:
             raise InputError(f"a {what} of zero or more is needed, not {word}")
-    return Conditions(waits, tuple(outages), breakdowns, spans["residency"], dispatch, preempt, spans["hold"])
+    return Conditions(
+        waits, tuple(outages), breakdowns, spans["residency"], dispatch, who, spans["hold"], swap_bytes
+    )
+
+
+def _yielding(word: str) -> tuple[str, int | None]:
+    """Who gives way, and bytes of host memory for its cache (None: it computes again)."""
+    head, _, size = word.rpartition(":")
+    sized = head.endswith(":swap")
+    named = head if sized else word
+    if named not in PREEMPTS:
+        hint = f"one of {', '.join(PREEMPTS)}; swap may say how much host memory a rank has: latest:swap:8GiB"
+        raise InputError(f"no preempt {word!r}", hint=hint)
+    who, swaps, _ = named.partition(":")
+    if not swaps:
+        return who, None
+    return who, parse_bytes(size) if sized else _SWAP_BYTES
 
 
 def _spans(word: str, text: str, *, least: float = 1.0) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cotenant.domain.conditions import Conditions
 from cotenant.domain.plan import Plan
-from cotenant.simulation import crowded, fast
+from cotenant.simulation import crowded, disaggregated, fast
 from cotenant.simulation.costs import FS_PER_NS, NS_PER_S
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host, Stream, run
@@ -48,6 +48,27 @@ def pooled(
     for place, outcome in outcomes.items():
         hosts[place].last_fs, hosts[place].replica.taken = outcome.end_ns * FS_PER_NS, len(outcome.status)
     return [outcomes.get(place) or host.replica.outcome(0, 0) for place, host in enumerate(hosts)]
+
+
+def in_phases(
+    models: Sequence[Model], hosts: list[Host], hostings: Sequence[Hosting], span_s: float,
+    conditions: Conditions, progress: Progress,
+) -> tuple[list[Outcome], dict[int, disaggregated.Part]]:  # fmt: skip
+    """Models with several replicas read on some and write on others, those with one are served as planned: one
+    outcome for each host, and what to plot of those that were split."""
+    outcomes: dict[int, Outcome] = {}
+    parts: dict[int, disaggregated.Part] = {}
+    until = round(longest_s(span_s) * NS_PER_S)
+    for model in models:
+        if len(model.hosts) > 1:
+            progress(f"simulating {model.request.name}")
+            for place, (outcome, part) in disaggregated.serve(model, hosts, hostings, until, conditions).items():
+                outcomes[place], parts[place] = outcome, part
+    rest = [model for model in models if len(model.hosts) == 1]
+    _through_kernel("static", rest, hosts, None, span_s, conditions, Outages(()), progress)
+    for place in (place for model in rest for place in model.hosts):
+        outcomes[place] = hosts[place].replica.outcome(hosts[place].busy_fs, hosts[place].last_fs)
+    return [outcomes[place] for place in range(len(hostings))], parts
 
 
 def serve(
@@ -105,9 +126,9 @@ def _through_kernel(
 
 
 def _fast_know(conditions: Conditions) -> bool:
-    """Whether the fast cores know all that is asked: nobody fails, and the latest gives way. Who takes a request
-    does not matter where there is one replica."""
-    return not conditions.fails and conditions.preempt == "latest"
+    """Whether the fast cores know all that is asked: nobody fails, and the latest gives way and computes again.
+    Who takes a request does not matter where there is one replica."""
+    return not conditions.fails and conditions.preempt == "latest" and conditions.swap_bytes is None
 
 
 def _many_know(conditions: Conditions) -> bool:

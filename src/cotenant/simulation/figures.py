@@ -10,13 +10,14 @@ import numpy as np
 from cotenant.domain.plan import Plan
 from cotenant.domain.replay import ModelReplay, ReplicaReplay, Timeline
 from cotenant.simulation.costs import FS_PER_S, NS_PER_S
+from cotenant.simulation.disaggregated import Part
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host
 from cotenant.simulation.load import Outcome, Requests
 from cotenant.simulation.metrics import model_replay
 from cotenant.simulation.models import Model
 from cotenant.simulation.outages import Outages
-from cotenant.simulation.remarks import failures, overload, remarks
+from cotenant.simulation.remarks import failures, host_memory, overload, remarks
 from cotenant.simulation.residency import Residency, Resident
 from cotenant.simulation.timeline import Lived, timeline
 
@@ -70,17 +71,19 @@ def _replica(
 
 def over_time(
     plan: Plan, hostings: Sequence[Hosting], works: Sequence[Requests], outcomes: Sequence[Outcome],
-    residency: Residency | None, end_s: float,
+    residency: Residency | None, end_s: float, parts: Mapping[int, Part],
 ) -> Timeline:  # fmt: skip
-    """Rates, waiting, work and memory; `works` are the requests of each hosting's model."""
+    """Rates, waiting, work and memory; `works` are the requests of each hosting's model, or `parts` of them."""
     names = _card_names(plan)
+    own = [parts.get(place) or Part(works[place], outcomes[place]) for place in range(len(hostings))]
     lives = [
         Lived(
             id=one.id,
             model=one.model,
             cards=tuple(names[card] for card in one.cards),
-            requests=works[place],
-            outcome=outcomes[place],
+            requests=own[place].requests,
+            outcome=own[place].outcome,
+            continues=own[place].continues,
             claimed_bytes=one.claimed_bytes,
             asleep_bytes=0 if residency is None else residency.residents[place].asleep_bytes,
             kv_bytes=one.kv_cache_bytes,
@@ -94,8 +97,8 @@ def over_time(
 
 
 def warnings_of(
-    models: Sequence[Model], found: Sequence[ModelReplay], end_s: float, span_s: float, away: Outages,
-    ids: Sequence[str],
+    models: Sequence[Model], found: Sequence[ModelReplay], hosts: Sequence[Host], end_s: float, span_s: float,
+    away: Outages, ids: Sequence[str],
 ) -> list[str]:  # fmt: skip
     """What a reader must be told beside the figures."""
     warnings = [f"{model.request.name}: {text}" for model in models for text in model.work.warnings]
@@ -104,7 +107,8 @@ def warnings_of(
         down = all(host in away.away for host in model.hosts)
         warnings += remarks(one, model.work.requests, placed=bool(model.hosts), down=down, retried=retried)
     failed = {ids[place]: count for place, count in sorted(away.failures.items())}
-    return [*warnings, *failures(failed), *overload(end_s, span_s)]
+    copies = {name: host.replica.copies for name, host in zip(ids, hosts, strict=True)}
+    return [*warnings, *failures(failed), *host_memory(copies), *overload(end_s, span_s)]
 
 
 def _merged(outcomes: Sequence[Outcome], count: int) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from cotenant.domain.replay import ModelReplay
+from cotenant.simulation.host_copies import HostCopies
 from cotenant.simulation.load import Requests
 from cotenant.units import plural
 
@@ -45,6 +46,14 @@ def overload(end_s: float, span_s: float) -> Iterator[str]:
     if end_s > 1.5 * span_s and end_s > span_s + _SLACK_S:
         took = f"requests came for {span_s:,.0f} s and took until {end_s:,.0f} s to be served"
         yield f"{took}: more came at once than it has capacity for"
+
+
+def host_memory(copies: Mapping[str, HostCopies | None]) -> Iterator[str]:
+    """Of replicas by name: for how many of those who gave way there was no room in host memory."""
+    for name, one in copies.items():
+        if one is not None and one.full:
+            asked = one.kept + one.full
+            yield f"{name}: {one.full:,} of {asked:,} who gave way found host memory full, and computed again"
 
 
 def failures(counts: Mapping[str, int]) -> Iterator[str]:

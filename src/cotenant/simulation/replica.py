@@ -14,9 +14,10 @@ import numpy as np
 from cotenant.policy.admission import can_serve, chunk_tokens, may_join
 from cotenant.policy.ledger import blocks_of, opens_block
 from cotenant.policy.order import ranks
-from cotenant.policy.preemption import cheapest, must_preempt, victim
+from cotenant.policy.preemption import cheapest, held_back, must_preempt, victim
 from cotenant.policy.prefixes import chunk_needs
 from cotenant.simulation.costs import FS_PER_NS, StepCosts
+from cotenant.simulation.host_copies import HostCopies
 from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status, sorted_log
 from cotenant.simulation.pool import Borrower, Pool
 
@@ -39,7 +40,7 @@ class Sequence:
 
 
 class Replica:
-    """Continuous batching with chunked prefill over paged blocks; preemption by recompute.
+    """Continuous batching with chunked prefill over paged blocks; preemption by recompute, or to host memory.
 
     `taken` counts the requests that came, `closed` those that left for good, in whatever way.
     """
@@ -57,6 +58,7 @@ class Replica:
     ) -> None:
         """Blocks are its own, or `share`d out of a `pool` up to as many."""
         self.preempts_cheapest = False  # instead of the latest
+        self.copies: HostCopies | None = None  # where who gives way goes, instead of computing again
         self.limits, self.costs, self.requests = limits, costs, requests
         self._rank = ranks(requests.priority.tolist(), requests.arrival_ns.tolist())
         self._inputs, self._outputs = requests.input_tokens.tolist(), requests.output_tokens.tolist()
@@ -105,6 +107,10 @@ class Replica:
         one.blocks += blocks
         self._take(blocks)
 
+    def _return(self, one: Sequence, blocks: int) -> None:
+        """A sequence has so many blocks again, filled from host memory as far as it was computed."""
+        self._give(one, blocks)
+
     def _release(self, one: Sequence) -> None:
         """A sequence gives up its blocks."""
         self._take(-one.blocks)
@@ -113,7 +119,9 @@ class Replica:
         """A sequence's blocks that this step fills may be shared; here nobody would."""
 
     def forget(self) -> None:
-        """What is cached is lost, with the memory that held it."""
+        """What is cached is lost, with the memory that held it; so are copies in host memory."""
+        if self.copies is not None:
+            self.copies.away.clear()
 
     @property
     def has_work(self) -> bool:
@@ -136,12 +144,28 @@ class Replica:
         return int(self._inputs[request])
 
     def size_of(self, request: int) -> int:
-        """Tokens that a waiting request will read: its prompt, and what it had written before a preemption."""
+        """Tokens that a waiting request has: its prompt, and what it had written before a preemption."""
         return int(self._inputs[request]) + self._generated[request]
+
+    def reads_of(self, request: int) -> int:
+        """Tokens of a waiting request that will be read: all, but for those that lie in host memory."""
+        if self.copies is None or request not in self.copies.away:
+            return self.size_of(request)
+        one, _ = self.copies.away[request]
+        return 0 if one.decoding else one.known - one.computed
 
     def first_ns(self, request: int) -> int:
         """When its first token came; 0 before."""
         return self._first[request]
+
+    def expect_caches(self) -> None:
+        """Every request will come with its prompt's cache and its first token, from elsewhere, at no cost here."""
+        self.copies = HostCopies(0, 0)
+        for request, given in enumerate(self._inputs):
+            target = given + self._outputs[request]
+            one = Sequence(request, self._rank[request], given + 1, target, computed=given, decoding=True)
+            self.copies.away[request] = one, blocks_of(given, self.limits.block_size)
+            self._generated[request] = 1
 
     def comes_at(self, request: int, now_ns: int, leaves_ns: int) -> None:
         """A request comes at another time than listed, and gives up at `leaves_ns` (NEVER: does not)."""
@@ -198,7 +222,8 @@ class Replica:
         decoding = [one for one in self.running if one.decoding]
         reading = [one for one in self.running if not one.decoding]
         self.reading = any(one.chunk for one in reading)
-        return self.costs.step(
+        moving = 0 if self.copies is None else self.copies.take_time()
+        return moving + self.costs.step(
             len(decoding),
             sum(one.known for one in decoding),
             sum(one.chunk for one in reading),
@@ -248,6 +273,10 @@ class Replica:
         """The first of the queue joins, and again, as long as it may."""
         while self.waiting and self.admitting:
             rank, request = self.waiting[0]
+            if self.copies is not None and request in self.copies.away:
+                if not self._comes_back(now_fs, self.copies, request):
+                    return
+                continue
             known = self._inputs[request] + self._generated[request]
             budget = self._budget()
             hits, idle = self._hits(request, known)
@@ -268,6 +297,25 @@ class Replica:
             self.hit_tokens += computed
             self._note(now_fs, Event.ADMIT, request)
 
+    def _comes_back(self, now_fs: int, copies: HostCopies, request: int) -> bool:
+        """Whether one whose cache is in host memory goes on with this step."""
+        one, _ = copies.away[request]
+        budget = self._budget()
+        chunk = chunk_tokens(one.known - one.computed, budget)
+        blocks = blocks_of(one.computed + chunk, self.limits.block_size)
+        running, spare = len(self.running), held_back(len(self.running), self.limits.num_blocks)
+        if not may_join(
+            running, self.limits.max_num_seqs, budget, blocks + spare, self.free_blocks, self._preempted
+        ):
+            return False
+        heapq.heappop(self.waiting)
+        copies.bring_back(request)
+        one.chunk = chunk
+        self.running.append(one)
+        self._return(one, blocks)
+        self._note(now_fs, Event.ADMIT, request)
+        return True
+
     def _budget(self) -> int:
         return self.limits.max_num_batched_tokens - sum(one.chunk for one in self.running)
 
@@ -277,17 +325,27 @@ class Replica:
         if not self.preempts_cheapest:
             return victim(ranks_of, count)
         priorities = [self._priority[one.request] for one in self.running]
-        again = [self.costs.step(0, 0, one.computed, one.computed**2) for one in self.running]
+        again = [self._again(one) for one in self.running]
         return cheapest(priorities, ranks_of, again, [self._frees(one) for one in self.running], short, count)
+
+    def _again(self, one: Sequence) -> int:
+        """Femtoseconds until it is where it is now, once it has given way."""
+        blocks = blocks_of(one.computed, self.limits.block_size)
+        if self.copies is not None and self.copies.has_room(blocks):
+            return 2 * blocks * self.copies.block_fs
+        return self.costs.step(0, 0, one.computed, one.computed**2)
 
     def _frees(self, one: Sequence) -> int:
         """Blocks that are free once it has left."""
         return one.blocks
 
     def _preempt(self, now_fs: int, short: int) -> None:
-        """Somebody gives up its blocks and waits again; what it wrote, it will read as prompt."""
+        """Somebody gives up its blocks and waits again; what it wrote, it will read as prompt, unless its cache
+        goes to host memory."""
         one = self.running.pop(self._victim(short))
         self._release(one)
+        if self.copies is not None:
+            self.copies.keep(one, blocks_of(one.computed, self.limits.block_size))
         self._generated[one.request] = one.known - self._inputs[one.request]
         self._preempted += 1
         self.preemptions += 1
@@ -316,6 +374,8 @@ class Replica:
 
     def _close(self, request: int, status: Status, now_fs: int) -> None:
         self._status[request], self._finish[request] = int(status), now_fs // FS_PER_NS
+        if self.copies is not None:
+            self.copies.drop(request)
         self.closed += 1
         self._note(now_fs, _EVENTS[status], request)
 

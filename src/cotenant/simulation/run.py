@@ -15,6 +15,7 @@ from cotenant.simulation.clock import DAY_S, shows_day, start_hour
 from cotenant.simulation.conditions import outages
 from cotenant.simulation.cores import Progress
 from cotenant.simulation.costs import FS_PER_S
+from cotenant.simulation.disaggregated import DISAGGREGATED, Part, check_split
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host
 from cotenant.simulation.models import drawn
@@ -24,7 +25,9 @@ from cotenant.simulation.together import TOGETHER, hosts_of
 from cotenant.simulation.tokenwise import TOKENWISE
 from cotenant.simulation.turns import SWAPS, Stays, residency_of, residency_under
 
-POLICIES = (*TOGETHER, *SWAPS, *TOKENWISE)
+AS_PLANNED = (*TOGETHER, DISAGGREGATED)
+"""Policies that run a plan as it stands; the others plan each model as if alone."""
+POLICIES = (*AS_PLANNED, *SWAPS, *TOKENWISE)
 PATIENCE_S = 10.0
 DURATION_S = 300.0
 
@@ -39,7 +42,8 @@ def replay(
     static, elastic, spatial: each replica keeps its place on its cards (`together`), but for those that take turns
     in the plan. swap, swap-2, restart, swap-lru, restart-lru: all take turns in the memory of their cards
     (`turns`), `patience_s` being how long a request waits before a busy neighbour makes room. token, token-urgent:
-    all models on all cards (`tokenwise`), of which there are `cards`, idle ones among them. `conditions`: clients
+    all models on all cards (`tokenwise`), of which there are `cards`, idle ones among them. disaggregated: of a
+    model's replicas some read prompts, the others write (`disaggregated`). `conditions`: clients
     that leave, replicas that fail, who takes a request and who gives way. The same seed gives the same answer.
     Raises InputError for an unknown policy, a patience or a duration that is none, UnsupportedError for conditions
     that a policy does not know.
@@ -54,12 +58,16 @@ def replay(
     ]
     owner = {place: model for model in models for place in model.hosts}
     works = [owner[place].work.requests for place in range(len(hostings))]
-    hosts = hosts_of(policy, works, hostings, preempts_cheapest=conditions.preempt == "cheapest")
+    hosts = hosts_of(policy, works, hostings, conditions)
     priorities = [owner[place].request.priority for place in range(len(hostings))]
     residency = _residency(policy, plan, hosts, hostings, priorities, _stays(patience_s, conditions))
     ids = [one.id for one in hostings]
     away = Outages(outages(conditions, ids, seed=seed, until_s=cores.longest_s(span)))
-    if policy in TOKENWISE:
+    parts: dict[int, Part] = {}
+    if policy == DISAGGREGATED:
+        check_split(models, hostings)
+        outcomes, parts = cores.in_phases(models, hosts, hostings, span, conditions, progress)
+    elif policy in TOKENWISE:
         outcomes = cores.pooled(policy, plan, models, hosts, hostings, span, cards)
     else:
         outcomes = cores.serve(policy, models, hosts, hostings, residency, span, conditions, away, progress)
@@ -74,9 +82,9 @@ def replay(
         end_s=end,
         models=tuple(found),
         replicas=figures.of_replicas(plan, hostings, hosts, outcomes, residency, end),
-        warnings=tuple(figures.warnings_of(models, found, last, span, away, ids)),
+        warnings=tuple(figures.warnings_of(models, found, hosts, last, span, away, ids)),
         input_hash=plan.input_hash,
-        timeline=figures.over_time(plan, hostings, works, outcomes, residency, end),
+        timeline=figures.over_time(plan, hostings, works, outcomes, residency, end, parts),
     )
 
 
@@ -110,9 +118,16 @@ def check_conditions(conditions: Conditions, policy: str, turns: bool) -> None:
     """Raises UnsupportedError for what the policy's scheduler does not know."""
     asked = conditions.timeout_s is not None or conditions.fails
     asked = asked or (conditions.dispatch, conditions.preempt) != (USUAL.dispatch, USUAL.preempt)
+    asked = asked or conditions.swap_bytes is not None
     if policy in TOKENWISE and asked:
         raise UnsupportedError(
             f"{policy} has a scheduler of its own: no timeouts, failures, dispatch or preemption to choose",
+            hint="take static, elastic or spatial",
+        )
+    plain = conditions.dispatch != "best-fit" and conditions.preempt == USUAL.preempt
+    if policy == DISAGGREGATED and (turns or conditions.fails or conditions.swap_bytes is not None or not plain):
+        raise UnsupportedError(
+            "prefill and decode apart know no turns, failures, best fit or other preemption",
             hint="take static, elastic or spatial",
         )
     if conditions.fails and (turns or policy not in TOGETHER):

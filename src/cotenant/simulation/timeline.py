@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 @dataclass(frozen=True, slots=True, eq=False)
 class Lived:
     """One replica's life: its requests and what became of those that it took, and when it began to wake, was
-    awake and was asleep again (seconds; None: always awake). Bytes are a rank's; `pool_tokens` fill `kv_bytes`."""
+    awake and was asleep again (seconds; None: always awake). Bytes are a rank's; `pool_tokens` fill `kv_bytes`.
+    Where it `continues` its requests came before, and had their first token from another replica."""
 
     id: str
     model: str
@@ -37,6 +38,7 @@ class Lived:
     kv_bytes: int
     pool_tokens: int
     spells_s: tuple[tuple[float, float, float], ...] | None = None
+    continues: bool = False
 
 
 def timeline(
@@ -46,18 +48,16 @@ def timeline(
     edges = np.linspace(0.0, max(end_s, 1e-6), parts + 1)
     spells = [_spells(one, end_s) for one in lives]
     models = list(dict.fromkeys(one.model for one in lives))
-    series = tuple(
-        _model(
-            name,
-            [spell for one, spell in zip(lives, spells, strict=True) if one.model == name],
-            _never_begun([one for one in lives if one.model == name]),
-            edges,
+    series: list[ModelSeries] = []
+    for name in models:
+        own = [(one, spell) for one, spell in zip(lives, spells, strict=True) if one.model == name]
+        waiting, handed = (
+            _never_begun([one for one, _ in own if one.continues is later]) for later in (False, True)
         )
-        for name in models
-    )
+        series.append(_model(name, [spell for _, spell in own], waiting, handed, edges))
     return Timeline(
         part_s=float(edges[1]),
-        models=series,
+        models=tuple(series),
         memory=tuple(_memory(one, spell, edges) for one, spell in zip(lives, spells, strict=True)),
         capacity_bytes=dict(capacity_bytes),
         starved=_starved(series, lives, float(edges[1])),
@@ -67,7 +67,7 @@ def timeline(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spells:
     """Seconds of the requests that a replica served: arrival, first token, end; what they hold, and which of them
-    have had a first token and were finished."""
+    came here first, have had their first token here, and were finished."""
 
     arrival: Floats
     first: Floats
@@ -75,6 +75,7 @@ class _Spells:
     given: Floats
     written: Floats
     worked: tuple[Floats, Floats]
+    came: NDArray[np.bool_]
     begun: NDArray[np.bool_]
     finished: NDArray[np.bool_]
 
@@ -95,12 +96,15 @@ def _spells(one: Lived, end_s: float) -> _Spells:
     return _Spells(
         arrival, first, end,
         requests.input_tokens[taken].astype(np.float64), requests.output_tokens[taken].astype(np.float64),
-        (starts, ends), outcome.has_first[: len(requests)][taken], (status == Status.FINISHED)[taken],
+        (starts, ends), np.full(int(taken.sum()), not one.continues),
+        outcome.has_first[: len(requests)][taken] & (not one.continues), (status == Status.FINISHED)[taken],
     )  # fmt: skip
 
 
 def _never_begun(lives: Sequence[Lived]) -> Floats:
-    """When those came whom no replica of their model had answered at all when the replay ended."""
+    """When those came whom none of these replicas, all of one model, had answered at all when the replay ended."""
+    if not lives:
+        return np.zeros(0)
     requests = lives[0].requests
     touched = np.zeros(len(requests), np.bool_)
     for one in lives:
@@ -109,13 +113,16 @@ def _never_begun(lives: Sequence[Lived]) -> Floats:
     return np.asarray(requests.arrival_ns[~touched] * _NS)
 
 
-def _model(name: str, spells: Sequence[_Spells], waiting: Floats, edges: Floats) -> ModelSeries:
-    """Of one model; `waiting` are the arrivals of those who wait to the end."""
+def _model(name: str, spells: Sequence[_Spells], waiting: Floats, handed: Floats, edges: Floats) -> ModelSeries:
+    """Of one model; `waiting` are the arrivals of those who wait to the end, `handed` the same of those who had
+    their first token and were handed over."""
     arrival = np.concatenate([spell.arrival for spell in spells])
     first = np.concatenate([spell.first for spell in spells])
     end = np.concatenate([spell.end for spell in spells])
-    came = np.histogram(np.concatenate([arrival, waiting]), bins=edges)[0] / (edges[1] - edges[0])
-    waited = _mean(arrival, first, edges) + _mean(waiting, np.full(len(waiting), edges[-1]), edges)
+    fresh = np.concatenate([spell.came for spell in spells])
+    came = np.histogram(np.concatenate([arrival[fresh], waiting]), bins=edges)[0] / (edges[1] - edges[0])
+    still = np.concatenate([waiting, handed])
+    waited = _mean(arrival, first, edges) + _mean(still, np.full(len(still), edges[-1]), edges)
     busy = sum((_mean(*spell.worked, edges) for spell in spells), np.zeros(len(edges) - 1)) / len(spells)
     begun = np.concatenate([spell.begun for spell in spells])
     written = np.concatenate([spell.written for spell in spells])

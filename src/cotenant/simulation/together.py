@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from cotenant.domain.conditions import USUAL, Conditions
 from cotenant.policy.ledger import blocks_of
 from cotenant.policy.sharing import ALONE, SLICES, SPATIAL
 from cotenant.simulation.caching import CachingReplica
-from cotenant.simulation.costs import StepCosts
+from cotenant.simulation.costs import FS_PER_S, StepCosts
+from cotenant.simulation.host_copies import HostCopies
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host
 from cotenant.simulation.load import Requests
@@ -31,18 +33,20 @@ def cross_cost(policy: str) -> int:
 
 
 def hosts_of(
-    policy: str, works: Sequence[Requests], hostings: Sequence[Hosting], *, preempts_cheapest: bool = False
+    policy: str, works: Sequence[Requests], hostings: Sequence[Hosting], conditions: Conditions = USUAL
 ) -> list[Host]:
-    """One host for each hosting, with the requests of its model; who gives way is the latest, or the cheapest."""
+    """One host for each hosting, with the requests of its model; `conditions` say who gives way, and how."""
     replicas = _lending(works, hostings) if policy in ("elastic", "spatial") else _apart(works, hostings)
-    for replica in replicas:
-        replica.preempts_cheapest = preempts_cheapest
+    for replica, one in zip(replicas, hostings, strict=True):
+        replica.preempts_cheapest = conditions.preempt == "cheapest"
+        if conditions.swap_bytes is not None:
+            replica.copies = _copies(one, conditions.swap_bytes)
     return [Host(replica, one.cards) for replica, one in zip(replicas, hostings, strict=True)]
 
 
 def _apart(works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Replica]:
     """Each with its own KV cache."""
-    return [_kind(work, one)(work, one.limits, one.costs) for work, one in zip(works, hostings, strict=True)]
+    return [kind_of(work, one)(work, one.limits, one.costs) for work, one in zip(works, hostings, strict=True)]
 
 
 def _lending(works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Replica]:
@@ -56,7 +60,8 @@ def _lending(works: Sequence[Requests], hostings: Sequence[Hosting]) -> list[Rep
     return found
 
 
-def _kind(work: Requests, one: Hosting) -> type[Replica]:
+def kind_of(work: Requests, one: Hosting) -> type[Replica]:
+    """With a prefix cache where the requests say what they share and the engine keeps it."""
     return CachingReplica if work.prefixes is not None and one.prefix_caching else Replica
 
 
@@ -67,6 +72,12 @@ def _capacity(hostings: Sequence[Hosting]) -> dict[object, int]:
         for card in one.cards:
             found[card] = found.get(card, 0) + one.limits.num_blocks * _block_bytes(one)
     return found
+
+
+def _copies(one: Hosting, space_bytes: int) -> HostCopies:
+    """Each rank moves its own part of a block over its own link, all of them at once."""
+    block_fs = round(_block_bytes(one) / one.link_rate * FS_PER_S)
+    return HostCopies(space_bytes // _block_bytes(one), block_fs // ALONE * ALONE)
 
 
 def _block_bytes(one: Hosting) -> int:

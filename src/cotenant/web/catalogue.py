@@ -52,10 +52,9 @@ def first_example() -> str:
 
 def _policies() -> dict[str, list[str]]:
     """How models share cards in a replay; which of these replay a plan as it stands, the others place anew."""
-    from cotenant.simulation.run import POLICIES
-    from cotenant.simulation.together import TOGETHER
+    from cotenant.simulation.run import AS_PLANNED, POLICIES
 
-    return {"policies": list(POLICIES), "policies_of_plans": list(TOGETHER)}
+    return {"policies": list(POLICIES), "policies_of_plans": list(AS_PLANNED)}
 
 
 def catalogue_bytes() -> bytes:
