@@ -17,7 +17,7 @@ import cotenant
 from bench.table import CannotRunError
 
 _HERE, _PACKAGE = Path(__file__).parent, Path(cotenant.__file__).parent
-_WORLD = ("ground", "machine", "clients", "world", "chunk")
+_WORLD = ("ground", "machine", "clients", "restart", "world", "chunk")
 _POLICY = ("turns", "refusal", "dispatch", "eviction")
 _SETUP = """
 import sys

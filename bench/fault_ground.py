@@ -30,6 +30,7 @@ class Process:
     hung: bool = False
     alive: bool = True
     awake_since: int = 0
+    noted: str = "loading"  # what the gateway wrote down of it last
     running: set[int] = field(default_factory=set)
 
 
@@ -58,6 +59,8 @@ class Ground:
         self.set_back = 0
         self.heap: list[tuple[int, int, Callable[..., None], tuple[object, ...]]] = []
         self.count = 0
+        self.make, self.seed, self.epoch, self.restarts = make, seed, 0, 0
+        self.adoptions: dict[str, int] = {}
         self.asked: dict[int, Asked] = {}
         self.live: dict[int, Process] = {}  # by replica: the newest process
         self.alive: list[Process] = []
@@ -68,6 +71,7 @@ class Ground:
         self.unplanned: set[int] = set()
         self.told: list[tuple[int, int, str]] = []
         self._fleet(random)
+        self.known = list(self.hosts)  # of every model one, also of those that a plan has left out
         self.router = make(self.hosts, self.models, self.capacity, self.settings)
         self.waiting: list[dict[int, int]] = [{} for _ in self.models]  # by priority
         self.lines: dict[tuple[int, int, int], int] = {}  # by model, priority and client

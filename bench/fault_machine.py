@@ -55,6 +55,7 @@ class Machine(Ground):
     def _sleep(self, effect: Sleep) -> None:
         process = self._known(effect)
         self._stays(process) if process.alive and not self.draining else None
+        process.noted = "moving"
         if process.alive and not process.hung:
             self.after(MS, 200 * MS, self._asleep, process)
 
@@ -65,6 +66,7 @@ class Machine(Ground):
 
     def _wake(self, effect: Wake) -> None:
         process = self._known(effect)
+        process.noted = "moving"
         if process.alive:
             process.holds = self.hosts[effect.replica].awake_bytes
             self._weigh()
@@ -97,9 +99,13 @@ class Machine(Ground):
         """A reply on its way; it may be lost, unless the kernel itself says it."""
         if not sure and self.random.random() < self.lossy:
             return
-        self.after(MS, 30 * MS, self._hear, what, process)
+        self.after(MS, 30 * MS, self._hear, what, process, self.epoch)
 
-    def _hear(self, what: str, process: Process) -> None:
+    def _hear(self, what: str, process: Process, epoch: int) -> None:
+        if epoch != self.epoch:
+            return  # whom it was said to is gone
+        if what == "slept" or (what == "up" and not process.asleep):
+            process.noted = "awake" if what == "up" else "asleep"
         told = (self.clock, process.replica, process.generation)
         self.told.append((process.replica, process.generation, what))
         if what in ("failed", "down"):

@@ -1,5 +1,5 @@
 """A simulated world for the live router: engines that crash, hang, load slowly, lose replies; clocks that jump;
-plans that change while requests run.
+plans that change while requests run; gateways that are killed and take over what is left.
 
 One seed is one world: 3 models with 4 replicas on 2 devices, 200 requests or more, 3 faults or more, then a drain.
 What the router wants done is done here as a machine would do it, late and sometimes not at all; an oracle that
@@ -14,8 +14,8 @@ from dataclasses import replace
 from heapq import heappop
 from random import Random
 
-from bench.fault_clients import Clients
 from bench.fault_ground import MS, Violation
+from bench.fault_restart import Restarts
 from cotenant.serving.effects import Cancel, Refuse, Send, Sleep, Start, Stop, Wake
 from cotenant.serving.router import Router
 from cotenant.serving.settings import SECOND, Hosted
@@ -23,7 +23,7 @@ from cotenant.serving.settings import SECOND, Hosted
 __all__ = ["Violation", "World", "run"]
 
 
-class World(Clients):
+class World(Restarts):
     """What goes wrong when, to the end."""
 
     def __init__(self, seed: int, make: Callable[..., Router] = Router) -> None:
@@ -45,11 +45,16 @@ class World(Clients):
             for _ in range(1 + random.randrange(2)):
                 self.at(random.randrange(span), self._reload)
         self.at(span + random.randrange(30) * SECOND, self._drain)
+        apart = Random(f"restart/{self.seed}")
+        if apart.random() < 0.25:
+            for _ in range(1 + apart.randrange(2)):
+                self.at(apart.randrange(span), self._restart)
 
     def run(self) -> None:
         """To the end; raises Violation where a promise is broken."""
-        router, heap = self.router, self.heap
+        heap = self.heap
         while True:
+            router = self.router
             due = router.next_ns()
             tick = None if due is None else max(self.now, due - self.offset)
             if heap and (tick is None or heap[0][0] <= tick):
@@ -63,7 +68,7 @@ class World(Clients):
             else:
                 break
             self.events += 1
-            if router.floor.effects:
+            if self.router.floor.effects:
                 self._obey()
             if self.events > 400_000 or self.now > 3600 * SECOND:
                 raise Violation("no end: a deadlock, or a livelock")
@@ -152,7 +157,7 @@ class World(Clients):
         models = [one for place, one in enumerate(self.models) if place != gone]
         missing = {one.name for one in models} - {one.model for one in hosts}
         for name in sorted(missing):  # a plan serves all of its models
-            hosts.append(self._changed(next(one for one in self.hosts if one.model == name)))
+            hosts.append(self._changed(next(one for one in self.known if one.model == name)))
             kept.append(None)
         size = dict(enumerate(self.capacity))
         numbers = self.router.replan(self.clock, hosts, models, size, kept)

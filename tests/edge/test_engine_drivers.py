@@ -32,6 +32,34 @@ def start_stub(tmp_path: Path, *flags: str) -> EngineProcess:
     return process
 
 
+def test_children_of_any_thread_are_found():
+    """A router starts its models from a thread of its own."""
+    code = (
+        "import subprocess, sys, threading, time\n"
+        "def work():\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "    print(child.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+        "threading.Thread(target=work, daemon=True).start()\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = int(parent.stdout.readline())
+    try:
+        assert processes.descendants(parent.pid) == (child,)
+        found = EngineProcess(child, processes.start_of(child), ("", "-c"), "", "")
+        processes.ask_to_stop(found, kill=True)  # it leads no group: it alone ends
+        end = time.monotonic() + 5
+        while not processes.gone(found) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert processes.gone(found)
+        assert parent.poll() is None
+    finally:
+        parent.kill()
+        parent.wait()
+        parent.stdout.close()
+
+
 @pytest.fixture
 def stub(tmp_path):
     process = start_stub(tmp_path)

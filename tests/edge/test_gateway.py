@@ -297,6 +297,53 @@ def test_what_was_taken_over_is_checked_after_its_wake_too(own, tmp_path):
     assert "it answers otherwise than before it slept" in logged
 
 
+def killed(one: Gateway) -> None:
+    """`kill -9`: its engines go on."""
+    one.process.kill()
+    one.process.wait()
+    one.process.stdout.close()
+
+
+@pytest.mark.parametrize("flag", ["", "--other-after-wake"])
+def test_a_sleeper_is_taken_over_asleep_and_checked_after_its_wake(own, tmp_path, flag):
+    one = sleeping(own, tmp_path, flag)
+    for model in ("alpha", "beta"):
+        assert one.chat(model)[0] == 200
+    one.wait_for("alpha", "asleep")
+    before = sorted(one.engines())
+    killed(one)
+    one.start()
+    assert [one.state(model) for model in ("alpha", "beta")] == ["asleep", "ready"]
+    assert sorted(one.engines()) == before
+    floor = one.status()["devices"][0]
+    assert floor["held_bytes"] == 100 * MIB  # beta's, and what alpha keeps: nothing
+    status, _, found = one.chat("alpha", max_tokens=2)
+    assert (status, found["choices"][0]["message"]["content"]) == (200, "w0 w1 ")
+    logged = one.logged()
+    assert logged.count('"engine_adopted"') == 2
+    assert '"orphan_stopped"' not in logged
+    assert ("it answers otherwise than before it slept" in logged) == bool(flag)
+    assert logged.count('"engine_started"') == (3 if flag else 2)
+
+
+@pytest.mark.parametrize("change", [{"stage": "moving"}, {"level": 2}, {"reference": ""}])
+def test_a_sleeper_of_which_too_little_is_known_is_stopped(own, tmp_path, change):
+    one = sleeping(own, tmp_path, "")
+    for model in ("alpha", "beta"):
+        assert one.chat(model)[0] == 200
+    one.wait_for("alpha", "asleep")
+    killed(one)
+    place = one.folder / "state" / "engines.json"
+    rows = json.loads(place.read_text())
+    assert {row["replica"]: row["stage"] for row in rows} == {"alpha-1": "asleep", "beta-1": "awake"}
+    assert {row["level"] for row in rows} == {1}
+    assert all(len(row["reference"]) == 64 for row in rows)
+    place.write_text(json.dumps([row | (change if row["replica"] == "alpha-1" else {}) for row in rows]))
+    one.start()
+    assert one.logged().count('"orphan_stopped"') == 1
+    assert one.chat("alpha")[0] == 200
+
+
 def test_vllm_is_told_the_priority_that_the_key_allows(own, tmp_path):
     """Lower numbers come first there; what a client writes into the body does not count."""
     document = plan_document({"alpha": 100 * MIB}, 150 * MIB, engine="vllm@0.21")

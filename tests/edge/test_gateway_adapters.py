@@ -17,8 +17,9 @@ from cotenant.domain.engine import EngineSettings
 from cotenant.domain.running import Launch
 from cotenant.domain.workload import Adapter
 from cotenant.edge.engines import find_driver
+from cotenant.edge.engines.llama_router import RoutedLlama
+from cotenant.edge.gateway.bodies import body_for
 from cotenant.edge.gateway.core import Ticket
-from cotenant.edge.gateway.hands import _with_adapter
 
 
 def adapter(name: str) -> dict[str, object]:
@@ -72,6 +73,14 @@ def test_another_plan_with_other_adapters_keeps_the_engine(own, tmp_path: Path, 
     assert logged.count('"engine_started"') == 1
 
 
+def test_a_router_forwards_by_the_models_section() -> None:
+    launch = Launch("a", "alpha", "llama.cpp", "11549", "m.gguf", EngineSettings(), 8080)
+    ticket = Ticket.__new__(Ticket)
+    ticket.asked, ticket.body = "alpha", b'{"model": "alpha", "messages": []}'
+    assert json.loads(body_for(ticket, RoutedLlama("a-0123"), launch, 0)) == {"model": "a-0123", "messages": []}
+    assert body_for(ticket, find_driver("llama.cpp"), launch, 0) is ticket.body
+
+
 def test_llama_server_is_asked_for_an_adapter_by_its_number() -> None:
     adapters = (Adapter("legal", 8, "legal.gguf"), Adapter("poems", 8, "poems.gguf"))
     launch = Launch("a", "alpha", "llama.cpp", "11549", "m.gguf", EngineSettings(), 8080, adapters=adapters)
@@ -80,7 +89,10 @@ def test_llama_server_is_asked_for_an_adapter_by_its_number() -> None:
         body = json.dumps({"model": asked, "lora": [{"id": 0, "scale": 9}]}).encode()
         ticket = Ticket.__new__(Ticket)
         ticket.asked, ticket.body = asked, body
-        assert json.loads(_with_adapter(ticket, launch)) == {"model": asked, "lora": wanted}
+        assert json.loads(body_for(ticket, find_driver("llama.cpp"), launch, 0)) == {
+            "model": asked,
+            "lora": wanted,
+        }
 
 
 @pytest.mark.parametrize("name", ["llama.cpp", "tgi", "ollama"])

@@ -84,6 +84,27 @@ def test_a_gateway_that_was_killed_adopts_its_engines_and_stops_its_orphans(own)
     assert one.chat("alpha")[0] == 200
 
 
+def test_an_engine_that_loads_is_taken_over_and_waited_for(own):
+    one = own(stub=("--load-s", "2"))
+    one.wait_for("alpha", "starting")
+    while not (before := one.engines()):
+        time.sleep(0.02)
+    one.process.kill()
+    one.process.wait()
+    one.process.stdout.close()
+    one.start()
+    assert one.state("alpha") == "starting"
+    assert one.status()["devices"][0]["held_bytes"] == 100 * MIB
+    assert one.chat("alpha")[0] == 200
+    assert one.engines() == before
+    logged = one.logged()
+    assert (
+        logged.count('"engine_started"') == logged.count('"engine_adopted"') == logged.count('"engine_ready"') == 1
+    )
+    assert '"stage": "loading"' in logged
+    assert '"orphan_stopped"' not in logged
+
+
 def replanned(one: Gateway, **changes: dict) -> None:
     """Change replicas of its plan (None: leave one out), and say SIGHUP."""
     document = json.loads(json.dumps(one.document))

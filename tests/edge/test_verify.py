@@ -417,3 +417,46 @@ def test_sigterm_leaves_no_engine_behind(stub, tmp_path):
         told.kill()
         told.wait()
     assert running(stub) == []
+
+
+def test_what_is_under_way_ends_with_the_step(tmp_path):
+    """A rule that stops a step takes back what it sent: nobody's engine goes on answering for nobody."""
+    import time
+
+    from cotenant.domain.verification import Ask
+    from cotenant.edge.engines.calls import call_json
+    from cotenant.edge.verifying.load import HttpLoad
+
+    theirs = subprocess.Popen([sys.executable, "-S", str(STUB), "--port", str(number := port())])
+    try:
+        engine = _engine_at(f"http://127.0.0.1:{number}", tmp_path)
+        engine.start()
+        load = HttpLoad({"chat": engine}, seed=1, vocabulary={}, sample_s=0.02)
+        running = lambda: call_json(engine.url, "/_stub", method="POST", body={})["running"]  # noqa: E731
+        call_json(engine.url, "/_stub", method="POST", body={"fail": "stall", "after": 1, "times": 2})
+        began = time.monotonic()
+        asks = [Ask("chat", 4, 4)] * 5
+
+        def full(_reading, _replies):
+            return "its pool is 95% full" if running() == 2 else ""
+
+        replies, _, stopped = load.send(asks, concurrency={"chat": 2}, stop=full)
+        assert (replies, stopped) == ((), "its pool is 95% full")
+        while running():
+            assert time.monotonic() - began < 5
+        call_json(engine.url, "/_stub", method="POST", body={"fail": "stall", "after": 1, "times": 1})
+
+        def interrupted(_reading, _replies):
+            if running():
+                raise KeyboardInterrupt
+            return ""
+
+        with pytest.raises(KeyboardInterrupt):
+            load.send(asks, concurrency={"chat": 1}, stop=interrupted)
+        while running():
+            assert time.monotonic() - began < 8
+        replies, _, stopped = load.send(asks, concurrency={"chat": 2}, stop=lambda *_: "")
+        assert (len(replies), stopped, [one.error for one in replies]) == (5, "", [""] * 5)
+    finally:
+        theirs.kill()
+        theirs.wait()

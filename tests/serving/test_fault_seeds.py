@@ -23,6 +23,13 @@ def test_a_seed_is_the_same_world_again():
     assert (once.events, once.now) == (again.events, again.now)
 
 
+def test_gateways_that_begin_anew_take_over_what_is_left():
+    worlds = [run(seed) for seed in range(40, 75)]
+    assert sum(world.restarts for world in worlds) > 5
+    taken = {name for world in worlds for name in world.adoptions}
+    assert taken == {"READY", "ASLEEP", "STARTING"}
+
+
 def test_worlds_differ_and_most_requests_are_answered():
     worlds = [run(seed) for seed in range(100, 110)]
     assert len({world.events for world in worlds}) > 5

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cotenant.errors import CheckError
 from cotenant.serving.effects import Cancel, Probe, Refuse, Send, Sleep, Start, Stop, Wake
+from cotenant.serving.replica import State
 from cotenant.serving.router import Router
 from cotenant.serving.settings import SECOND, Hosted, Served, Settings
 
@@ -354,7 +357,7 @@ def test_a_drain_takes_nothing_new_and_stops_what_is_ours():
     one.finished(3 * S, 1)
     one.tick(12 * S)
     effects = one.take()
-    assert Refuse(2, 503, "shutting_down", "the gateway is shutting down") in effects
+    assert Refuse(2, 503, "shutting_down", "the gateway is shutting down", 5) in effects  # with Retry-After
     assert Stop(0, 1, kill=False) in effects
     assert not one.drained
     one.down(13 * S, 0, 1)
@@ -383,6 +386,31 @@ def test_adoption_counts_bytes_and_refuses_what_does_not_fit():
         one.adopted(0, 1)
     one.arrived(0, 1, "A")
     assert one.take() == [Send(1, 0, 1)]
+
+
+def test_sleepers_and_those_that_load_are_taken_over_with_their_bytes():
+    sleeper = host("a", "A", asleep_bytes=50, host_bytes=400, can_sleep=True, wake_ns=S)
+    loader = host("b", "B", load_peak_bytes=700)
+    one = router(sleeper, loader, host_bytes=500)
+    assert one.adopted(0, 0, State.ASLEEP) == 1
+    assert (one.floor.ledger.held[0], one.floor.ledger.held[one.floor.host_memory]) == (50, 400)
+    assert one.adopted(0, 1, State.STARTING) == 1
+    assert one.floor.ledger.held[0] == 750
+    assert one.take() == []
+    assert one.next_ns() == 30 * S  # as long as a start of now
+    one.arrived(0, 1, "B")
+    one.up(5 * S, 1, 1)
+    assert one.take() == [Send(1, 1, 1)]
+    assert one.floor.ledger.held[0] == 650
+    one.finished(6 * S, 1)
+    one.arrived(20 * S, 2, "A")
+    one.down(30 * S, 1, 1)
+    assert Wake(0, 1) in one.take()
+    two_sleep = router(sleeper, replace(sleeper, id="c"), host_bytes=500)
+    two_sleep.adopted(0, 0, State.ASLEEP)
+    with pytest.raises(CheckError, match="more host memory"):
+        two_sleep.adopted(0, 1, State.ASLEEP)
+    assert two_sleep.floor.ledger.held[0] == 50
 
 
 def test_what_is_expected_is_woken_at_nobodys_cost():

@@ -53,3 +53,45 @@ def test_a_cache_is_held_to_one_percent(measured_mib: float, held: Held) -> None
 def test_nothing_predicted_is_no_ratio() -> None:
     nothing = subject_named(terms=(Interval.exact(0),) * 4)
     assert all(term.ratio is None for term in compare(nothing, {}))
+
+
+SPLIT = """\
+load_tensors:   CPU_Mapped model buffer size =   292.36 MiB
+load_tensors:        CUDA0 model buffer size =  2100.00 MiB
+load_tensors:        CUDA1 model buffer size =  2300.00 MiB
+llama_context:  CUDA_Host  output buffer size =     0.98 MiB
+llama_kv_cache:      CUDA0 KV buffer size =   512.00 MiB
+llama_kv_cache:      CUDA1 KV buffer size =   480.00 MiB
+sched_reserve:      CUDA0 compute buffer size =   560.00 MiB
+sched_reserve:      CUDA1 compute buffer size =   304.00 MiB
+sched_reserve:  CUDA_Host compute buffer size =    20.01 MiB
+"""
+
+
+@pytest.mark.parametrize(("rank", "weights", "cache", "compute"), [(0, 2100, 512, 560), (1, 2300, 480, 304)])
+def test_a_card_of_several_is_held_to_its_own_buffers(rank: int, weights: int, cache: int, compute: int) -> None:
+    (log,) = read_log([SPLIT.encode()]).measurements
+    told = {"weights": weights, "kv_cache": cache, "activations": compute}
+    assert {name: one.bytes // MIB for name, one in printed(log, rank).items()} == told
+    loaded = Reading(0.0, 900 * MIB, 400 * MIB, 290 * MIB, device_bytes=(weights + cache + compute + 450) * MIB)
+    found = measured(subject_named(on_host=False, gpu="L4", rank=rank), log, {"loaded": loaded})
+    assert found["weights"].bytes == weights * MIB  # not the pages that stay with the host
+    assert (found["runtime"].bytes, found["runtime"].source) == (450 * MIB, "the driver, the rest")
+    assert printed(log, 2) == {}  # its names are not those of cards
+
+
+def test_a_whole_run_in_host_memory_is_summed() -> None:
+    (log,) = read_log([SPLIT.encode()]).measurements
+    assert printed(log)["weights"].bytes == round((292.36 + 2100 + 2300) * MIB)
+
+
+def test_cards_stand_in_the_order_of_their_numbers() -> None:
+    lines = "".join(f"load_tensors: Vulkan{n} model buffer size = {100 + n}.00 MiB\n" for n in range(11))
+    (log,) = read_log([lines.encode()]).measurements
+    assert printed(log, 10)["weights"].bytes == 110 * MIB
+    assert printed(log, 2)["weights"].bytes == 102 * MIB
+
+
+def test_pages_of_a_file_are_not_what_a_card_holds() -> None:
+    loaded = Reading(0.0, 104 * MIB, 101 * MIB, 100 * MIB, device_bytes=50 * MIB)
+    assert "weights" not in measured(subject_named(on_host=False), None, {"loaded": loaded})

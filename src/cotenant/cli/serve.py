@@ -12,6 +12,7 @@ from cotenant.cli.output import emit, json_option, one_line, progress, reports_e
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cotenant.domain.running import Launch
     from cotenant.edge.gateway.run import Options
     from cotenant.serving.from_plan import Fleet
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0: any that is free."
 )
-@click.option("--fleet", metavar="FLEET", help="The fleet file of the plan: priorities, SLOs, hours of traffic.")
+@click.option(
+    "--fleet", metavar="FLEET", help="The plan's fleet file, where the plan holds none: priorities, SLOs, hours."
+)
 @click.option("--api-keys", type=click.Path(path_type=Path), metavar="FILE", help="name key [priority=N] a line.")
 @click.option("--allow-anonymous", is_flag=True, help="No keys, though others can reach this host.")
 @click.option(
@@ -61,6 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option("--max-body", default="32MiB", show_default=True, metavar="BYTES", help="The longest request.")
 @click.option("--no-prestart", is_flag=True, help="Start no engine before the first request for it.")
+@click.option("--llama-router", is_flag=True, help="One llama-server, in router mode, for all llama.cpp models.")
 @click.option("--quiet", is_flag=True, help="No log line for each request.")
 @click.option("--dry-run", is_flag=True, help="Say what would be started, and where; start nothing.")
 @json_option
@@ -76,13 +80,13 @@ def command(plan: str, dry_run: bool, as_json: bool, binaries: tuple[str, ...], 
     programs.tell(_pairs(binaries, "--engine-binary"))
     fleet = _fleet(plan, told)
     if dry_run:
-        _show(fleet, as_json=as_json)
+        _show(fleet, routed=bool(told["llama_router"]), as_json=as_json)
         return 0
     run, options = _gateway(told, lambda: _fleet(plan, told))
 
     def ready(url: str) -> None:
         if as_json:
-            emit(_document(fleet) | {"url": url})
+            emit(_document(fleet, routed=options.llama_router) | {"url": url})
         else:
             click.echo(one_line(f"serving {', '.join(fleet.names)} at {url}/v1; status at {url}/"), err=True)
 
@@ -121,6 +125,7 @@ def _options(told: dict[str, object], again: Callable[[], Fleet]) -> Options:
         anonymous=bool(told["allow_anonymous"]),
         prestart=not told["no_prestart"],
         quiet=bool(told["quiet"]),
+        llama_router=bool(told["llama_router"]),
         again=again,
         keys_again=lambda: read_keys(keys) if isinstance(keys, Path) else None,
         limits=Limits(body_bytes=parse_bytes(told["max_body"])),
@@ -138,17 +143,15 @@ def _options(told: dict[str, object], again: Callable[[], Fleet]) -> Options:
 
 def _fleet(plan: str, told: dict[str, object]) -> Fleet:
     """The plan, read or made, as it is served."""
-    from cotenant import api
-    from cotenant.edge.plans import given_plan
+    from cotenant.api.carrying_out import plan_and_requests
     from cotenant.serving.from_plan import fleet_of
 
     urls, question = told["urls"], told["fleet"]
-    found = given_plan(plan)
-    if found is None:
-        question = question or plan
-        with progress() as report:
-            found = api.plan(plan, progress=report)
-    requests = api.load_fleet(str(question)).models if question else ()
+    with progress() as report:
+        found, requests, unknown = plan_and_requests(plan, None if question is None else str(question), report)
+    if unknown:
+        words = f"no priorities, SLOs and hours are known: the fleet within the plan: {unknown} (--fleet FILE)"
+        click.echo(one_line(words), err=True)
     given = _pairs(urls if isinstance(urls, tuple) else (), "--url")
     return fleet_of(found, requests, urls=given, priorities=_have_priorities(told["api_keys"]))
 
@@ -179,7 +182,7 @@ def _address(url: str) -> str:
     return address(url).url.removesuffix("/v1")
 
 
-def _document(fleet: Fleet) -> dict[str, object]:
+def _document(fleet: Fleet, *, routed: bool) -> dict[str, object]:
     from cotenant.catalogue import VERSION
     from cotenant.report.document import header
 
@@ -198,7 +201,7 @@ def _document(fleet: Fleet) -> dict[str, object]:
                 "asleep_bytes": host.asleep_bytes,
                 "can_sleep": host.can_sleep,
                 "devices": [fleet.devices.names[one] for one in host.devices],
-                "arguments": _arguments(launch) if host.ours else [],
+                "arguments": _arguments(launch, routed=routed) if host.ours else [],
             }
             for host, launch in zip(fleet.hosts, fleet.launches, strict=True)
         ],
@@ -209,20 +212,23 @@ def _document(fleet: Fleet) -> dict[str, object]:
     }
 
 
-def _arguments(launch: object) -> list[str]:
-    from cotenant.domain.running import Launch
+def _arguments(launch: Launch, *, routed: bool) -> list[str]:
+    """Its command, or its lines in a router's preset file."""
     from cotenant.edge.engines import find_driver
+    from cotenant.edge.engines.llama_router import options_of, section_of
 
-    return list(find_driver(launch.engine).command(launch).argv) if isinstance(launch, Launch) else []
+    if routed and launch.engine == "llama.cpp":
+        return [f"[{section_of(launch)}]", *options_of(launch)]
+    return list(find_driver(launch.engine).command(launch).argv)
 
 
-def _show(fleet: Fleet, *, as_json: bool) -> None:
+def _show(fleet: Fleet, *, routed: bool, as_json: bool) -> None:
     import shlex
 
     from cotenant.units import format_bytes
 
     if as_json:
-        emit(_document(fleet))
+        emit(_document(fleet, routed=routed))
         return
     for name, size in zip(fleet.devices.names, fleet.devices.bytes, strict=True):
         click.echo(f"device {name}: {format_bytes(size)} to give")
@@ -236,4 +242,6 @@ def _show(fleet: Fleet, *, as_json: bool) -> None:
         where = f"at {launch.url}" if not host.ours else f"takes {format_bytes(host.awake_bytes)}, {leaves}"
         click.echo(one_line(f"{host.id}: {host.model}, {host.slots} at once, {where}"))
         if host.ours:
-            click.echo(one_line(f"    {shlex.join(_arguments(launch))}"))
+            words = _arguments(launch, routed=routed)
+            text = "; ".join(words) if words[0].startswith("[") else shlex.join(words)
+            click.echo(one_line(f"    {text}"))

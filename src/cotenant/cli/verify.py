@@ -134,7 +134,7 @@ def _steps(plan: str, *, as_json: bool, fleet: str | None, **told: Any) -> int:
     from cotenant.report.document import header
 
     with progress() as report:
-        found, requests = plan_and_requests(plan, fleet, report)
+        found, requests, _ = plan_and_requests(plan, fleet, report)
     steps = planned_steps(found, requests, asked_from(**told))
     if as_json:
         asked = [

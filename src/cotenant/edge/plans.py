@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cotenant.domain.fleet import Fleet
+from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Trace
@@ -45,6 +45,43 @@ def plan_and_fleet(
     it names. Raises InputErrors for a plan that its fleet
     does not ask for, InputError for one without a fleet.
     """
+    if isinstance(source, tuple):  # both, opened already
+        return source
+    read = _read(source)
+    return None if read is None else _with_fleet(read, source, load_model, load_trace)
+
+
+def plan_and_wishes(source: object) -> tuple[Plan, tuple[ModelRequest, ...], str] | None:
+    """A plan, the requests of the fleet that its document holds, and why these are not known where it holds one
+    that cannot be opened here (its models may be elsewhere). None where `source` is no plan."""
+    read = _read(source)
+    if read is None:
+        return None
+    if read[1].get("fleet") is None:
+        return read[0], (), ""
+    try:
+        plan, fleet = _with_fleet(read, source)
+    except InputError as error:
+        return read[0], (), error.faults()[0].message
+    return plan, fleet.models, ""
+
+
+def _read(source: object) -> tuple[Plan, Mapping[str, Any]] | None:
+    """(the plan, its document)."""
+    from cotenant.readers.plan_document import read_plan
+
+    document: Any = _json_at(source) if isinstance(source, (str, os.PathLike)) else source
+    if isinstance(document, Plan):
+        return document, {"fleet": document.fleet}
+    return (read_plan(document), document) if _is_plan(document) else None
+
+
+def _with_fleet(
+    read: tuple[Plan, Mapping[str, Any]],
+    source: object,
+    load_model: Callable[[object], LoadedModel] | None = None,
+    load_trace: Callable[[str], Trace] | None = None,
+) -> tuple[Plan, Fleet]:
     from cotenant.edge.models import open_model
     from cotenant.edge.own_gpus import own_gpus
     from cotenant.edge.traces import trace_opener
@@ -52,18 +89,8 @@ def plan_and_fleet(
     from cotenant.planning.folding import folded_as
     from cotenant.readers.fleet import fleet_from
     from cotenant.readers.input_hash import input_hash
-    from cotenant.readers.plan_document import read_plan
 
-    if isinstance(source, tuple):  # both, opened already
-        return source
-    path = source if isinstance(source, (str, os.PathLike)) else None
-    document: Any = source if path is None else _json_at(path)
-    if isinstance(document, Plan):
-        plan, document = document, {"fleet": document.fleet}
-    elif _is_plan(document):
-        plan = read_plan(document)
-    else:
-        return None
+    plan, document = read
     fleet, stated = document.get("fleet"), plan.input_hash
     if not isinstance(fleet, Mapping):
         raise InputError(
@@ -78,7 +105,7 @@ def plan_and_fleet(
     question = fleet_from(
         fleet,
         load_model=load_model or open_model,
-        load_trace=load_trace or trace_opener(path),
+        load_trace=load_trace or trace_opener(source if isinstance(source, (str, os.PathLike)) else None),
         extra=own_gpus(),
     )
     question = folded_as(question, plan)

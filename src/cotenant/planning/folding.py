@@ -82,13 +82,18 @@ def folded(fleet: Fleet, numbers: Sequence[int]) -> Fleet:
 def folded_as(fleet: Fleet, plan: Plan) -> Fleet:
     """The fleet as a plan serves it: with those models as one that the plan runs as one.
 
-    Raises InputError for a plan that runs models as one which load different weights or must be apart.
+    Raises InputError for a plan that runs models as one which load different weights or must be apart, or one that
+    the fleet does not ask for.
     """
     able = [set(numbers) for numbers in twins(fleet)] if any(one.also_serves for one in plan.replicas) else []
     able_names = [{fleet.models[number].name for number in numbers} for numbers in able]
     for replica in plan.replicas:
         names = {replica.model, *replica.also_serves}
         numbers = [number for number, one in enumerate(fleet.models) if one.name in names]
+        if replica.also_serves and replica.model not in {one.name for one in fleet.models}:
+            raise InputError(
+                f"the plan runs {replica.model!r}, which the fleet does not ask for", path="$.replicas"
+            )
         if len(numbers) > 1:
             if not any(names <= each for each in able_names):
                 raise InputError(f"{' and '.join(sorted(names))} cannot be one process", path="$.replicas")

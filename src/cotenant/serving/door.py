@@ -10,13 +10,14 @@ from cotenant.serving.settings import SECOND
 from cotenant.serving.waiting import Request
 from cotenant.units import plural
 
+AGAIN_S = 5  # when to come again to a gateway that shuts down: another one may have begun by then
 _SERVING = (State.READY, State.SUSPECT, State.DRAINING)
 
 
 def refusal(floor: Floor, model: Model, request: Request) -> Refuse | None:
     """Why a request is not even let in: the queue is full, or longer than its SLO or its deadline allows."""
     if floor.draining_ns is not None:
-        return Refuse(request.id, 503, "shutting_down", "the gateway is shutting down", 5)
+        return Refuse(request.id, 503, "shutting_down", "the gateway is shutting down", AGAIN_S)
     if request.deadline_ns <= floor.now_ns:
         return Refuse(request.id, 504, "deadline", "the deadline is over")
     slots = free = 0

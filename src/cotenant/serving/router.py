@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 
 from cotenant.policy.dispatch import least_loaded
-from cotenant.serving.door import broken, refusal
+from cotenant.serving.door import AGAIN_S, broken, refusal
 from cotenant.serving.effects import Cancel, Effect, Refuse, Send
 from cotenant.serving.floor import Floor
 from cotenant.serving.migration import Migration
@@ -176,14 +176,11 @@ class Router:
             self._leave_requests(found, reason or "the engine is gone")
             self._settle(None)
 
-    def adopted(self, now_ns: int, replica: int) -> int:
-        """An engine of an earlier run is taken over as it is. Its generation. Raises CheckError where its bytes do
-        not fit: then it must be stopped first."""
-        floor = self._at(now_ns)
-        found = floor.replicas[replica]
-        floor.ledger.hold(replica, found.host.devices, found.host.awake_bytes)
-        found.generation += 1
-        found.state, found.since_ns, found.used_ns = State.READY, floor.now_ns, floor.now_ns
+    def adopted(self, now_ns: int, replica: int, state: State = State.READY) -> int:
+        """An engine of an earlier run is taken over as it is (`Supervisor.adopt`). Its generation. Raises
+        CheckError where its bytes do not fit: then it must be stopped first."""
+        found = self._at(now_ns).replicas[replica]
+        self.supervisor.adopt(found, state)
         return found.generation
 
     def expect(self, now_ns: int, model: str) -> None:
@@ -231,7 +228,7 @@ class Router:
                 self._failed(replica, f"no reply while {replica.state.name.lower()}")
         if floor.draining_ns is not None and floor.now_ns >= floor.draining_ns:
             for found in list(floor.requests.values()):
-                self._refuse(found, 503, "shutting_down", "the gateway is shutting down")
+                self._refuse(found, 503, "shutting_down", "the gateway is shutting down", AGAIN_S)
         self._settle(None)
 
     def drain(self, now_ns: int) -> None:

@@ -6,6 +6,7 @@ is repeated as a kill, and its place stays taken meanwhile.
 
 from __future__ import annotations
 
+from cotenant.errors import CheckError
 from cotenant.policy.refusal import backoff_ns
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
 from cotenant.serving.floor import Floor
@@ -25,9 +26,23 @@ class Supervisor:
         floor, host = self.floor, replica.host
         floor.ledger.hold(replica.index, host.devices, host.start_bytes)
         replica.generation += 1
-        limit = max(floor.settings.least_start_ns, floor.settings.slack * host.load_ns, host.longest_load_ns)
-        self._enter(replica, State.STARTING, limit)
+        self._enter(replica, State.STARTING, self._longest_start_ns(replica))
         floor.effects.append(Start(replica.index, replica.generation))
+
+    def adopt(self, replica: Replica, state: State) -> None:
+        """Take over an engine of an earlier run as it is: READY, ASLEEP, or STARTING, which then has as long as
+        one that was started now. Raises CheckError where its bytes do not fit; it then holds none."""
+        floor, host = self.floor, replica.host
+        asleep = state is State.ASLEEP
+        if asleep and host.host_bytes > floor.ledger.free(floor.host_memory):
+            raise CheckError(f"replica {replica.index} sleeps in more host memory than there is")
+        held = host.asleep_bytes if asleep else host.start_bytes if state is State.STARTING else host.awake_bytes
+        floor.ledger.hold(replica.index, host.devices, held)
+        if asleep:
+            self._hold_host(replica, host.host_bytes)
+        replica.generation += 1
+        replica.since_ns = replica.used_ns = floor.now_ns
+        self._enter(replica, state, self._longest_start_ns(replica) if state is State.STARTING else None)
 
     def wake(self, replica: Replica) -> None:
         """Wake it; its bytes must fit."""
@@ -123,6 +138,10 @@ class Supervisor:
             self.floor.effects.append(Probe(replica.index, replica.generation))
             return False
         return True
+
+    def _longest_start_ns(self, replica: Replica) -> int:
+        settings, host = self.floor.settings, replica.host
+        return max(settings.least_start_ns, settings.slack * host.load_ns, host.longest_load_ns)
 
     def _rest(self, replica: Replica, reason: str) -> None:
         settings = self.floor.settings

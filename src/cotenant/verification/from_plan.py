@@ -21,7 +21,7 @@ def subject_of(
     """What the plan says of `replica`. The plan's bytes are what is held to; their intervals come from `found`."""
     on_host = works_on_host(replica)
     share = _share(plan, replica)
-    estimated = None if found is None else estimated_terms(found, on_host=on_host)
+    estimated = None if found is None else estimated_terms(found, share.rank, on_host=on_host)
     planned = (share.weights_bytes, share.kv_cache_bytes, share.activations_bytes, share.runtime_bytes)
     terms = [
         _about(value, None if estimated is None else estimated[name])
@@ -41,7 +41,7 @@ def subject_of(
         input_tokens=min(tokens, _typical(asked, tokens // 4)), output_tokens=_typical(answered, _OUTPUT),
         token_bytes=0 if found is None else found.kv_cache.bytes_per_token,
         fixed_bytes=0 if found is None else found.kv_cache.bytes_per_sequence,
-        claimed_bytes=share.claimed_bytes, on_host=on_host,
+        claimed_bytes=share.claimed_bytes, on_host=on_host, rank=share.rank,
         requests_per_second=None if traffic is None else traffic.requests_per_second,
         ttft_s=replica.ttft_s, tpot_s=replica.tpot_s,
         input_lengths=None if traffic is None else traffic.input_tokens,
@@ -51,7 +51,7 @@ def subject_of(
     )  # fmt: skip
 
 
-def estimated_terms(found: Estimate, *, on_host: bool) -> Mapping[str, Interval]:
+def estimated_terms(found: Estimate, rank: int, *, on_host: bool) -> Mapping[str, Interval]:
     """The four terms of one rank of a replica, or of all of it in host memory where it works from there."""
     if on_host and found.host is not None:
         host = found.host
@@ -61,8 +61,8 @@ def estimated_terms(found: Estimate, *, on_host: bool) -> Mapping[str, Interval]
             "activations": host.computed or Interval.exact(host.compute),
             "runtime": host.runtime or Interval.exact(0),
         }
-    first = found.per_gpu[0].terms
-    return {name: first[name].bytes for name in TERMS}
+    mine = next((one for one in found.per_gpu if one.rank == rank), found.per_gpu[0]).terms
+    return {name: mine[name].bytes for name in TERMS}
 
 
 def works_on_host(replica: ReplicaPlan) -> bool:

@@ -34,6 +34,7 @@ class Subject:
     fixed_bytes: int
     claimed_bytes: int
     on_host: bool
+    rank: int = 0  # that takes most of its card: the terms are of it
     requests_per_second: float | None = None
     ttft_s: tuple[float, float, float] | None = None
     tpot_s: tuple[float, float, float] | None = None

@@ -29,6 +29,7 @@ class LlamaServer(NoSleep, FixedAdapters):
 
     __slots__ = ()
     name = "llama.cpp"
+    figures = _METRICS
 
     @property
     def stops_at_once(self) -> bool:

@@ -50,12 +50,13 @@ def version_at(url: str, path: str, field: str, *, timeout_s: float, key: str = 
 
 
 def metrics_at(
-    url: str, names: Mapping[str, tuple[str, ...]], *, timeout_s: float, key: str = "", hint: str = ""
-) -> EngineMetrics:
+    url: str, names: Mapping[str, tuple[str, ...]], *, timeout_s: float, key: str = "", hint: str = "",
+    path: str = "/metrics",
+) -> EngineMetrics:  # fmt: skip
     """Fields of EngineMetrics from /metrics; each has one name or, over versions, several. Raises EngineError."""
-    status, body = call(url, "/metrics", timeout_s=timeout_s, key=key)
+    status, body = call(url, path, timeout_s=timeout_s, key=key)
     if status != 200:
-        raise EngineError(f"{url}/metrics answered {status}", hint=hint)
+        raise EngineError(f"{url}{path} answered {status}", hint=hint)
     found = totals(body.decode("utf-8", "replace"))
     told: dict[str, float] = {}
     for field, called in names.items():

@@ -155,11 +155,13 @@ def _command_elsewhere(process: EngineProcess) -> bool:
 
 
 def ask_to_stop(process: EngineProcess, *, kill: bool = False) -> None:
-    """SIGTERM (or SIGKILL) to the process and its session; nothing where it is gone or is another one."""
+    """SIGTERM (or SIGKILL) to the process and its group; to it alone where another one leads the group (a router's
+    child). Nothing where it is gone or is another one."""
     if not alive(process):
         return
+    sign = signal.SIGKILL if kill else signal.SIGTERM
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
+        (os.killpg if os.getpgid(process.pid) == process.pid else os.kill)(process.pid, sign)
 
 
 def stop(process: EngineProcess, *, grace_s: float = 5.0) -> bool:
@@ -186,9 +188,18 @@ def memory(process: EngineProcess) -> ProcessMemory:
 
     Source: proc(5), /proc/pid/status: RssAnon, RssFile, RssShmem, VmHWM (in kB of 1,024 bytes).
     """
+    return _memory_of(process, (process.pid, *descendants(process.pid)))
+
+
+def own_memory(process: EngineProcess) -> ProcessMemory:
+    """The same of the process alone."""
+    return _memory_of(process, (process.pid,))
+
+
+def _memory_of(process: EngineProcess, pids: tuple[int, ...]) -> ProcessMemory:
     if not alive(process):
         raise EngineError(f"process {process.pid} is gone")
-    found = [one for one in map(_status, (process.pid, *descendants(process.pid))) if one is not None]
+    found = [one for one in map(_status, pids) if one is not None]
     if not found:
         return _memory_elsewhere(process)
     return ProcessMemory(*(sum(column) for column in zip(*found, strict=True)))
@@ -223,11 +234,11 @@ def descendants(pid: int) -> tuple[int, ...]:
     open_ends = [pid]
     while open_ends:
         parent = open_ends.pop()
-        with suppress(OSError, ValueError):
-            text = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
-            children = [int(word) for word in text.split()]
-            found += children
-            open_ends += children
+        for place in Path(f"/proc/{parent}/task").glob("[0-9]*/children"):  # a child is its thread's
+            with suppress(OSError, ValueError):
+                children = [int(word) for word in place.read_text(encoding="ascii").split()]
+                found += children
+                open_ends += children
     return tuple(found)
 
 

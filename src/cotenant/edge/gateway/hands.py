@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import hashlib
 import secrets
 import socket
 import time
@@ -17,10 +17,11 @@ from cotenant.domain.running import EngineProcess, Health, Launch
 from cotenant.edge.engines import find_driver, processes
 from cotenant.edge.engines.checkup import checkup
 from cotenant.edge.engines.driver import Driver
-from cotenant.edge.engines.llama_cpp import LlamaServer
-from cotenant.edge.engines.vllm import Vllm
+from cotenant.edge.engines.llama_router import RoutedLlama
+from cotenant.edge.gateway.bodies import body_for
 from cotenant.edge.gateway.core import Core, Doing, Ticket
-from cotenant.edge.gateway.journal import Entry, Journal
+from cotenant.edge.gateway.journal import Entry, Journal, Stage
+from cotenant.edge.gateway.routed import RouterHost
 from cotenant.errors import CotenantError, EngineError
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
 from cotenant.serving.from_plan import Fleet
@@ -69,16 +70,25 @@ class Engine:
 class EngineHands:
     """Carries out effects. Engines go by the numbers of their replicas."""
 
-    def __init__(self, core: Core, journal: Journal, keys: Mapping[str, str] = _NO_KEYS) -> None:
+    def __init__(
+        self, core: Core, journal: Journal, keys: Mapping[str, str] = _NO_KEYS, *, routed: bool = False
+    ) -> None:
+        """`routed`: llama-servers are started by one of their kind, in router mode."""
         self.core, self.journal, self.keys = core, journal, keys
         self.engines: list[Engine] = []
+        launches = lambda: [one.launch for one in self.engines]  # noqa: E731
+        self.router = RouterHost(launches, journal, core.log) if routed else None
         self.tasks: set[asyncio.Task[None]] = set()
         self.stops = asyncio.Event()  # an engine was asked to stop
         self.add(zip(core.fleet.launches, core.fleet.sleep_levels, strict=True))
 
     def add(self, launches: Any) -> None:
         """Further replicas, as (launch, sleep level)."""
-        self.engines += [Engine(launch, level, self.keys) for launch, level in launches]
+        found = [Engine(launch, level, self.keys) for launch, level in launches]
+        for one in found:
+            if self.router is not None and self.router.holds(one.launch):
+                one.driver = self.router.driver(one.launch)
+        self.engines += found
 
     def kept(self, fleet: Fleet) -> list[int | None]:
         """For each replica of another plan the one of now that goes on as it is: the same command on the same
@@ -131,21 +141,14 @@ class EngineHands:
         engine = self.engines[replica]
         return engine.url, engine.key
 
+    def is_routed(self, replica: int) -> bool:
+        """Whether a llama-server in router mode answers for it, also where its own process is gone."""
+        return isinstance(self.engines[replica].driver, RoutedLlama)
+
     def body(self, ticket: Ticket, replica: int) -> bytes:
-        """What the engine is sent: the client's own bytes, with the request's priority where the engine follows it
-        (whatever the client wrote there: a key's limit holds), and for llama-server with the adapter by number."""
-        engine = self.engines[replica]
-        if engine.launch.url:
-            return ticket.body
-        if isinstance(engine.driver, LlamaServer) and engine.launch.adapters:
-            return _with_adapter(ticket, engine.launch)
-        if not isinstance(engine.driver, Vllm):
-            return ticket.body
-        if not engine.driver.follows_priorities(engine.launch):
-            return ticket.body
-        request = self.core.router.floor.requests.get(ticket.id)
-        given = json.loads(ticket.body) | {"priority": 0 if request is None else -request.priority}
-        return json.dumps(given).encode()
+        """What the engine is sent for it."""
+        engine, request = self.engines[replica], self.core.router.floor.requests.get(ticket.id)
+        return body_for(ticket, engine.driver, engine.launch, 0 if request is None else request.priority)
 
     def do(self, effect: Doing) -> None:
         """Begin it."""
@@ -176,18 +179,27 @@ class EngineHands:
     async def _start(self, effect: Start, engine: Engine) -> None:
         began = time.monotonic()
         engine.generation, engine.silent = effect.generation, 0
-        engine.at(self._on_a_free_port(engine))
-        command = engine.driver.command(engine.launch, key=engine.key)
         engine.adapters = engine.launch.adapters
-        engine.process = processes.launch(command, url=engine.url, log=self.journal.log_of(engine.launch.id))
-        self.journal.put(Entry(engine.launch.id, engine.process, engine.key))
+        if self.router is not None and isinstance(engine.driver, RoutedLlama):
+            engine.process = await self.router.start(engine.launch)
+            engine.url, engine.key = self.router.url, self.router.key
+        else:
+            engine.at(self._on_a_free_port(engine))
+            command = engine.driver.command(engine.launch, key=engine.key)
+            engine.process = processes.launch(command, url=engine.url, log=self.journal.log_of(engine.launch.id))
+        self._note(engine, Stage.LOADING)
         self.log("engine_started", engine, pid=engine.process.pid)
+        await self._come_up(effect, engine, began)
+
+    async def _come_up(self, effect: Start, engine: Engine, began: float) -> None:
+        """From its process to its first request."""
         while await self.health(engine) is not Health.READY:
             await asyncio.sleep(min(0.5, max(0.02, (time.monotonic() - began - 3) / 20)))
         await self._compare_version(engine)
         if engine.driver.can_sleep and engine.level:
             engine.reference = await self._checkup(engine)
         await self._bring_adapters(engine)
+        self._note(engine, Stage.AWAKE)
         self.log("engine_ready", engine, seconds=round(time.monotonic() - began, 3))
         self._tell(self.core.router.up, effect)
 
@@ -195,6 +207,11 @@ class EngineHands:
         if engine.task is not None:
             engine.task.cancel()
         process = engine.process
+        routed = self.router is not None and isinstance(engine.driver, RoutedLlama)
+        if routed and engine.generation == effect.generation and (process is None or not effect.kill):
+            self._spawn(effect, engine, self._unload(effect, engine, unseen=process is None))
+            self.stops.set()
+            return
         if process is None or engine.generation != effect.generation:
             asyncio.get_running_loop().call_soon(self._tell, self.core.router.down, effect, "it was not running")
             return
@@ -204,15 +221,27 @@ class EngineHands:
         processes.ask_to_stop(process, kill=effect.kill or engine.driver.stops_at_once)
         self.stops.set()
 
+    async def _unload(self, effect: Stop, engine: Engine, *, unseen: bool) -> None:
+        """Out of its router. Where its process was not seen yet, nobody else will say that it is gone."""
+        self.log("engine_stops", engine)
+        self.core.figures.evictions.labels(engine.launch.id).inc()
+        if self.router is not None:
+            await self.router.stop(engine.launch)
+        if unseen:
+            self._tell(self.core.router.down, effect, "it was not running")
+
     async def _sleep(self, effect: Sleep, engine: Engine) -> None:
         if not engine.reference:  # it was taken over: nobody here has asked it when it was new
             engine.reference = await self._checkup(engine)
+        self._note(engine, Stage.MOVING)
         await asyncio.to_thread(engine.driver.sleep, engine.url, level=engine.level, key=engine.key)
+        self._note(engine, Stage.ASLEEP)
         self.log("engine_sleeps", engine, level=engine.level)
         self._tell(self.core.router.slept, effect)
 
     async def _wake(self, effect: Wake, engine: Engine) -> None:
         began = time.monotonic()
+        self._note(engine, Stage.MOVING)
         await asyncio.to_thread(engine.driver.wake, engine.url, level=engine.level, key=engine.key)
         while await self.health(engine) is not Health.READY:
             await asyncio.sleep(0.05)
@@ -220,6 +249,7 @@ class EngineHands:
         if found != engine.reference:
             raise EngineError("after its wake it answers otherwise than before it slept")
         await self._bring_adapters(engine)
+        self._note(engine, Stage.AWAKE)
         self.log("engine_woke", engine, seconds=round(time.monotonic() - began, 3))
         self._tell(self.core.router.up, effect)
 
@@ -235,16 +265,31 @@ class EngineHands:
     # --- helpers ---
 
     def adopt(self, replica: int, entry: Entry, generation: int) -> None:
-        """Take over an engine of an earlier run."""
+        """Take over an engine of an earlier run; one that loads is waited for."""
         engine = self.engines[replica]
-        engine.at(replace(engine.launch, port=urlsplit(entry.process.url).port or engine.launch.port))
+        if isinstance(engine.driver, RoutedLlama):
+            engine.url = entry.process.url
+        else:
+            engine.at(replace(engine.launch, port=urlsplit(entry.process.url).port or engine.launch.port))
         engine.process, engine.key, engine.generation = entry.process, entry.key, generation
         engine.adapters = engine.launch.adapters  # its command is the plan's
-        self.journal.put(entry)
-        self.log("engine_adopted", engine, pid=entry.process.pid)
+        engine.reference = entry.reference
+        self.log("engine_adopted", engine, pid=entry.process.pid, stage=entry.stage)
+        if entry.stage is Stage.LOADING:
+            effect = Start(replica, generation)
+            self._spawn(effect, engine, self._come_up(effect, engine, time.monotonic()))
+
+    def _note(self, engine: Engine, stage: Stage) -> None:
+        """Write down how far it has come."""
+        if engine.process is not None:
+            self.journal.put(
+                Entry(engine.launch.id, engine.process, engine.key, stage, engine.level, engine.reference)
+            )
 
     async def health(self, engine: Engine) -> Health:
-        """How it is."""
+        """How it is; silent where its process is gone, whoever answers there."""
+        if engine.process is not None and not processes.alive(engine.process):
+            return Health.SILENT
         return await asyncio.to_thread(engine.driver.health, engine.url, key=engine.key)
 
     def log(self, event: str, engine: Engine, **told: object) -> None:
@@ -291,7 +336,9 @@ class EngineHands:
             engine.adapters = wanted
 
     async def _checkup(self, engine: Engine) -> str:
-        return await asyncio.to_thread(checkup, engine.url, engine.launch.model, key=engine.key)
+        """What it answers to one question, as a digest: no answer is written down."""
+        found = await asyncio.to_thread(checkup, engine.url, engine.launch.model, key=engine.key)
+        return hashlib.sha256(found.encode("utf-8", "surrogatepass")).hexdigest()
 
     def _tell(self, event: Callable[..., None], effect: Doing, *told: str) -> None:
         event(self.core.now_ns, effect.replica, effect.generation, *told)
@@ -316,14 +363,6 @@ class EngineHands:
         self.log("engine_failed", engine, reason=reason)
         self.core.figures.failures.labels(engine.launch.id).inc()
         self._tell(self.core.router.failed, effect, reason)
-
-
-def _with_adapter(ticket: Ticket, launch: Launch) -> bytes:
-    """llama-server looks at no model's name: adapters are numbers in their order at its start, each with a scale
-    (tools/server/README.md, ``lora``)."""
-    names = [one.name for one in launch.adapters]
-    chosen = [{"id": names.index(ticket.asked), "scale": 1.0}] if ticket.asked in names else []
-    return json.dumps(json.loads(ticket.body) | {"lora": chosen}).encode()
 
 
 def _port_is_free(port: int) -> bool:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,13 +26,27 @@ _MOST_PID = 2**22  # proc(5): /proc/sys/kernel/pid_max is never more
 _EVERY_CALLS = 50  # a write that failed is tried again after so many looks
 
 
+class Stage(StrEnum):
+    """How far an engine had come when its entry was written. MOVING: it was told to sleep or to wake, so that
+    nobody knows what it holds until it has said that it did."""
+
+    LOADING = "loading"
+    AWAKE = "awake"
+    ASLEEP = "asleep"
+    MOVING = "moving"
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One engine: the replica that it serves, its process, its key."""
+    """One engine: the replica that it serves, its process, its key; how far it has come, the level at which it
+    sleeps, and what it answered when it was new ("" where it was not asked)."""
 
     replica: str
     process: EngineProcess
     key: str
+    stage: Stage = Stage.AWAKE
+    level: int = 0
+    reference: str = ""
 
 
 class Journal:
@@ -115,8 +130,9 @@ def _entry(row: Any) -> Entry:
     """One row. Raises TypeError, ValueError or KeyError for what we never wrote."""
     told = row["process"]
     argv = told["argv"]
-    texts = (row["replica"], row["key"], told["started"], told["url"], told["log"], *argv)
-    if type(told["pid"]) is not int or not isinstance(argv, list) or not argv:
+    stage, level, reference = Stage(row.get("stage", "awake")), row.get("level", 0), row.get("reference", "")
+    texts = (row["replica"], row["key"], reference, told["started"], told["url"], told["log"], *argv)
+    if type(told["pid"]) is not int or type(level) is not int or not isinstance(argv, list) or not argv:
         raise TypeError("not an entry")
     if not 1 < told["pid"] <= _MOST_PID or not all(_is_text(text) for text in texts):
         raise ValueError("not an entry")
@@ -127,7 +143,7 @@ def _entry(row: Any) -> Entry:
     except InputError as error:
         raise ValueError(error.message) from None
     process = EngineProcess(told["pid"], told["started"], tuple(argv), told["url"], told["log"])
-    return Entry(row["replica"], process, row["key"])
+    return Entry(row["replica"], process, row["key"], stage, level, reference)
 
 
 def _is_text(value: object) -> bool:

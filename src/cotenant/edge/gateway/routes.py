@@ -145,7 +145,8 @@ class Routes:
             answer = await self.relay.send(ticket, request, url, key, self.hands.body(ticket, send.replica))
         except BrokenError as error:
             ticket.relaying = False
-            self.core.broke(ticket, str(error), suspect=error.suspect)
+            suspect = error.suspect or self.hands.is_routed(send.replica)
+            self.core.broke(ticket, str(error), suspect=suspect)
             return None
         except asyncio.CancelledError:
             ticket.relaying = False

@@ -14,18 +14,20 @@ from pathlib import Path
 from aiohttp import web
 
 from cotenant.domain.running import Health
-from cotenant.edge.engines import find_driver, processes
+from cotenant.edge.engines import processes
 from cotenant.edge.engines.calls import address
+from cotenant.edge.engines.llama_router import RoutedLlama
 from cotenant.edge.engines.strays import strays
 from cotenant.edge.gateway.core import Core
 from cotenant.edge.gateway.foresight import check_clocks, foresee
 from cotenant.edge.gateway.guard import GuardedServer, most_connections
 from cotenant.edge.gateway.hands import EngineHands
 from cotenant.edge.gateway.hardware import check_hardware
-from cotenant.edge.gateway.journal import Entry, Journal
+from cotenant.edge.gateway.journal import Entry, Journal, Stage
 from cotenant.edge.gateway.keys import Keys
 from cotenant.edge.gateway.log import Log, http_logger
 from cotenant.edge.gateway.relay import Relay
+from cotenant.edge.gateway.routed import ROUTER
 from cotenant.edge.gateway.routes import Limits, Routes
 from cotenant.edge.gateway.watch import Watch
 from cotenant.edge.loopback import LOOPBACK
@@ -50,6 +52,7 @@ class Options:
     limits: Limits = field(default_factory=Limits)
     settings: Settings = field(default_factory=Settings)
     again: Callable[[], Fleet] | None = None  # reads the plan anew; raises where it is unsound
+    llama_router: bool = False  # one llama-server in router mode for all of llama.cpp's models
     keys_again: Callable[[], Keys | None] = lambda: None
 
 
@@ -101,7 +104,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(max_workers=16, thread_name_prefix="engine"))
     core = Core(fleet, options.settings, log)
-    hands = EngineHands(core, journal, options.engine_keys)
+    hands = EngineHands(core, journal, options.engine_keys, routed=options.llama_router)
     watch = Watch(hands)
     core.hands = hands
     relay = Relay(core)
@@ -143,6 +146,8 @@ async def _serve(
     listening.close()
     await watch.close()
     await hands.close()
+    if hands.router is not None:
+        await hands.router.close()
     server.pre_shutdown()
     with suppress(TimeoutError):
         async with asyncio.timeout(2):
@@ -228,7 +233,7 @@ def adopt(core: Core, hands: EngineHands, journal: Journal) -> None:
     """Take over engines of an earlier run that are what the plan wants; stop those that are not, and nothing else.
 
     An engine is ours where pid, start time and command are those of the journal. The plan wants it where its
-    command is the one that would be built now.
+    command is the one that would be built now. One that was on its way to sleep or back is stopped.
     """
     wanted = {launch.id: place for place, launch in enumerate(core.fleet.launches) if not launch.url}
     for entry in journal.entries():
@@ -237,9 +242,12 @@ def adopt(core: Core, hands: EngineHands, journal: Journal) -> None:
             journal.drop(process)
             continue
         place = wanted.get(entry.replica)
+        if hands.router is not None and entry.replica == ROUTER and hands.router.adopt(entry):
+            continue
         try:
-            if place is not None and _is_wanted(core, place, entry):
-                hands.adopt(place, entry, core.router.adopted(core.now_ns, place))
+            state = None if place is None else _taken_over_as(core, hands, place, entry)
+            if place is not None and state is not None:
+                hands.adopt(place, entry, core.router.adopted(core.now_ns, place, state))
                 continue
         except CotenantError as error:
             core.log.event("engine_not_adopted", replica=entry.replica, reason=error.message)
@@ -251,13 +259,22 @@ def adopt(core: Core, hands: EngineHands, journal: Journal) -> None:
         processes.stop(process)
 
 
-def _is_wanted(core: Core, place: int, entry: Entry) -> bool:
-    """Whether it runs as the plan would start it, its port apart, and answers."""
+def _taken_over_as(core: Core, hands: EngineHands, place: int, entry: Entry) -> State | None:
+    """In which state an engine can be taken over: it runs as the plan would start it, its port apart, and is as
+    the journal says. None where it cannot."""
     if core.router.floor.replicas[place].state is not State.STOPPED:
-        return False
-    port = address(entry.process.url).port
-    launch = replace(core.fleet.launches[place], port=port)
-    driver, url = find_driver(launch.engine), f"http://127.0.0.1:{port}"
-    if driver.command(launch, key=entry.key).argv != entry.process.argv:
-        return False
-    return driver.health(url, key=entry.key) is Health.READY
+        return None
+    driver, url = hands.engines[place].driver, entry.process.url
+    launch = replace(core.fleet.launches[place], port=address(url).port)
+    if isinstance(driver, RoutedLlama):
+        if hands.router is None or hands.router.url != url or driver.section not in entry.process.argv:
+            return None
+    elif driver.command(launch, key=entry.key).argv != entry.process.argv:
+        return None
+    if entry.stage is Stage.LOADING:
+        return State.STARTING
+    health = driver.health(url, key=entry.key)
+    if entry.stage is Stage.ASLEEP:
+        known = entry.reference and entry.level == core.fleet.sleep_levels[place]
+        return State.ASLEEP if known and health is Health.ASLEEP else None
+    return State.READY if entry.stage is Stage.AWAKE and health is Health.READY else None

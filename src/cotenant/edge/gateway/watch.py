@@ -134,6 +134,20 @@ class Watch:
                 beyond[device] = beyond.get(device, 0) + excess
                 if excess > host.awake_bytes // 50:
                     self.hands.log("engine_takes_more_than_planned", engine, excess_bytes=excess)
+        return await self._router_memory(beyond)
+
+    async def _router_memory(self, beyond: dict[int, int]) -> dict[int, int]:
+        """A router has no place in the plan: what it holds beside its models is not theirs."""
+        router = None if self.hands.router is None else self.hands.router.process
+        hosts = [one.host for one in self.core.router.floor.replicas if one.host.devices]
+        on_host = [
+            host.devices[0] for host, engine in zip(hosts, self.hands.engines, strict=False)
+            if not engine.launch.devices
+        ]  # fmt: skip
+        if router is not None and on_host:
+            with suppress(CotenantError):
+                memory = await asyncio.to_thread(processes.own_memory, router)
+                beyond[on_host[0]] = beyond.get(on_host[0], 0) + memory.resident_bytes
         return beyond
 
     async def _on_cards(self) -> dict[int, int]:

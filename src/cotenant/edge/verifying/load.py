@@ -6,9 +6,11 @@ seed, so that no two begin alike and no prefix is found in a cache.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import random
+import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -22,6 +24,36 @@ from cotenant.verification.ports import Stop
 
 _IDS = ("llama.cpp", "vllm")  # engines whose completions take token ids
 _MOST_LINES = 200_000
+
+
+class UnderWay:
+    """Connections with a request on them. An engine drops a request whose client is gone."""
+
+    def __init__(self) -> None:
+        self._open: set[http.client.HTTPConnection] = set()
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def add(self, connection: http.client.HTTPConnection) -> None:
+        """One more. Raises ConnectionAbortedError where all have been ended."""
+        with self._lock:
+            if self._ended:
+                raise ConnectionAbortedError("ended before it was sent")
+            self._open.add(connection)
+
+    def drop(self, connection: http.client.HTTPConnection) -> None:
+        """It has ended."""
+        with self._lock:
+            self._open.discard(connection)
+
+    def cut(self) -> None:
+        """End them all now: whoever waits for an answer sees a broken connection."""
+        with self._lock:
+            self._ended = True
+            for one in self._open:
+                if one.sock is not None:
+                    with contextlib.suppress(OSError):
+                        one.sock.shutdown(socket.SHUT_RDWR)
 
 
 class HttpLoad:
@@ -46,6 +78,7 @@ class HttpLoad:
         replies: list[Reply] = []
         readings: list[tuple[str, Reading]] = []
         halted: list[str] = []
+        under_way = UnderWay()
         began = time.monotonic()
         pools = {name: ThreadPoolExecutor(max(1, count)) for name, count in concurrency.items()}
         lock = threading.Lock()
@@ -54,28 +87,36 @@ class HttpLoad:
             time.sleep(max(0.0, began + ask.at_s - time.monotonic()))
             if halted:
                 return
-            reply = self.ask(ask, number)
+            reply = self.ask(ask, number, under_way)
             with lock:
-                replies.append(reply)
+                if not (halted and reply.error):  # else it is we who cut it
+                    replies.append(reply)
 
         first, self.sent = self.sent, self.sent + len(asks)
         futures = [pools[ask.replica].submit(one, first + place, ask) for place, ask in enumerate(asks)]
-        while True:
-            open_ = [future for future in futures if not future.done()]
-            for name in concurrency:
-                reading = self.engines[name].reading()
-                readings.append((name, reading))
-                if not halted and (reason := stop(reading, tuple(replies))):
-                    halted.append(reason)
-            if not open_:
-                break
-            time.sleep(self.sample_s)
-        for pool in pools.values():
-            pool.shutdown()
+        try:
+            while True:
+                open_ = [future for future in futures if not future.done()]
+                for name in concurrency:
+                    reading = self.engines[name].reading()
+                    readings.append((name, reading))
+                    if not halted and (reason := stop(reading, tuple(replies))):
+                        halted.append(reason)
+                        under_way.cut()
+                if not open_:
+                    break
+                time.sleep(self.sample_s)
+        except BaseException:  # Ctrl-C: nobody's engine goes on answering for nobody
+            halted.append("interrupted")
+            under_way.cut()
+            raise
+        finally:
+            for pool in pools.values():
+                pool.shutdown(cancel_futures=True)
         return tuple(replies), tuple(readings), halted[0] if halted else ""
 
-    def ask(self, ask: Ask, number: int) -> Reply:
-        """One request, to its end."""
+    def ask(self, ask: Ask, number: int, under_way: UnderWay) -> Reply:
+        """One request, to its end, or until it is cut."""
         engine = self.engines[ask.replica]
         parts = urlsplit(engine.url)
         rng = random.Random(f"{self.seed}/{number}/{ask.replica}")
@@ -84,6 +125,8 @@ class HttpLoad:
         connection = kind(parts.hostname or "127.0.0.1", parts.port, timeout=self.timeout_s)
         began = time.monotonic()
         try:
+            connection.connect()
+            under_way.add(connection)
             connection.request("POST", parts.path.rstrip("/") + path, json.dumps(body), _headers(engine.key))
             answer = connection.getresponse()
             if answer.status != 200:
@@ -96,6 +139,7 @@ class HttpLoad:
         except (OSError, http.client.HTTPException, ValueError) as error:
             return Reply(ask, str(error)[:200] or type(error).__name__)
         finally:
+            under_way.drop(connection)
             connection.close()
 
     def _body(self, ask: Ask, engine: LiveEngine, rng: random.Random) -> tuple[dict[str, Any], str]:
