@@ -66,6 +66,7 @@ class ParameterGroup:
     draft: bool = False  # multi-token prediction: stored with the model, loaded only for speculative decoding
     stored_bytes: int | None = None  # of all its tensors together, where a file's header says so
     own_storage: tuple[Storage, ...] | None = None
+    host: bool = False  # a table that engines look rows up in from host memory: no bytes of a card
 
     @property
     def count(self) -> int:

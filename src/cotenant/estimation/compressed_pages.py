@@ -44,7 +44,7 @@ def compressed_pages(
     pages = [_aligned(block // ratio * width * row_bytes) for ratio in ratios]
     indexed = [bool(group.index_width) for group in rows]
     index = _aligned(block // min(ratios, default=4) * (_INDEX_WIDTH + 4))
-    repeats = _repeats([*(max(count) for count in counts), max(_counts(window, stages))], max(map(max, counts)))
+    repeats = repeats_of([*(max(count) for count in counts), max(_counts(window, stages))], max(map(max, counts)))
     blocks = []
     for stage in range(len(stages)):
         sizes = [count[stage] * page for count, page in zip(counts, pages, strict=True)]
@@ -115,7 +115,7 @@ def _aligned(size: float) -> int:
     return -(-round(size) // _ALIGNED) * _ALIGNED
 
 
-def _repeats(counts: list[int], least: int) -> int:
+def repeats_of(counts: list[int], least: int) -> int:
     """Layers of one page size in a block: of all numbers from `least` on the one that pads the fewest layers, the
     largest of equals."""
     return min(range(least, max(counts) + 1), key=lambda size: (sum(-count % size for count in counts), -size))

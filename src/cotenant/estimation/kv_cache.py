@@ -21,6 +21,7 @@ from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.engines.rules import CacheRules, Packing, Printed
 from cotenant.estimation.compressed_pages import compressed_pages, is_compressed
 from cotenant.estimation.memo import IdentityCache
+from cotenant.estimation.packed_pages import is_packed, packed
 from cotenant.estimation.page_groups import (
     deal,
     is_uniform,
@@ -111,7 +112,7 @@ class CacheLayout:
         return int(blocks / self.sequence_blocks(max_model_len, batched_tokens) * max_model_len)
 
 
-_CACHE: IdentityCache[CacheLayout] = IdentityCache()
+_CACHE: IdentityCache[CacheLayout] = IdentityCache(4096)
 
 
 def cache_layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> CacheLayout:
@@ -143,6 +144,9 @@ def _layout(model: ModelSpec, settings: EngineSettings, rules: CacheRules) -> Ca
     if rules.own_pools:
         groups, per_stage = own_pools(groups, rules, len(stages))
         return CacheLayout(tuple(groups), per_stage, rules.printed, rules.batches_in_flight, apart=True)
+    if is_packed(groups):
+        dealt, per_stage = packed(groups, rules, len(stages))
+        return CacheLayout(dealt, per_stage, rules.printed, rules.batches_in_flight)
     if shares_one_pool(groups):
         merged, per_stage = joined(groups, len(stages))
         return CacheLayout(merged, per_stage, rules.printed, rules.batches_in_flight)

@@ -27,8 +27,9 @@ def stage_layers(num_layers: int, stages: int, rest_last: bool = False) -> tuple
 
 def copies_in_stage(group: ParameterGroup, layers: range, stage: int, stages: int) -> int:
     """How many tensors of the group this stage holds. A tied head is a tensor of its own only where the
-    embedding lives on another stage; draft layers are loaded for speculative decoding only."""
-    if group.draft or (group.tied and stages == 1):
+    embedding lives on another stage; draft layers are loaded for speculative decoding only; tables that are kept
+    in host memory are on none."""
+    if group.draft or group.host or (group.tied and stages == 1):
         return 0
     if group.layers:
         if layers.stop - layers.start >= len(group.layers) and stages == 1:

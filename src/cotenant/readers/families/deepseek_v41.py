@@ -2,7 +2,8 @@
 
 Source of the tensors: vLLM 0.33 models/deepseek_v41 and models/deepseek_v4/common/vision. Compressed rows and
 index keys are kept by the `kv_source_layer_ids` alone, indexers stand at the `index_source_layer_ids`. The n-gram
-memories ("engram") are tables of hundreds of gigabytes, divided by heads.
+memories ("engram") are tables of hundreds of gigabytes, which vLLM keeps in pinned host memory unless told
+otherwise (config/engram.py, cpu_offload; config/vllm.py makes that config where none is given).
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def _engrams(config: ConfigView, sizes: Sizes) -> Groups:
     streams = config.integer("hc_mult", default=4, most=64)
     groups: Groups = ()
     for layer, count in zip(layers, rows, strict=True):
-        groups += (ParameterGroup("engram.embed", Role.EMBEDDING, (count, width), Split.EVEN, 1, (layer,)),)
+        table = ParameterGroup("engram.embed", Role.EMBEDDING, (count, width), Split.EVEN, 1, (layer,), host=True)
+        groups += (table,)
         groups += linear("engram.wkv", (streams + 1) * sizes.hidden, columns, role=Role.OTHER, layers=(layer,))
         groups += (
             ParameterGroup("engram.qk_weight", Role.OTHER, (streams, sizes.hidden), copies=2, layers=(layer,)),

@@ -1,21 +1,35 @@
-"""Ling and Ring 2.5: lightning attention with a normed gate, every `layer_group_size`-th layer latent instead."""
+"""Ling and Ring 2.5: lightning attention with a normed gate, every `layer_group_size`-th layer latent instead.
+
+In Ling 3 Kimi's delta attention without low ranks stands for the lightning.
+"""
 
 from __future__ import annotations
 
-from cotenant.domain.model import RecurrentState
+from dataclasses import replace
+
+from cotenant.domain.model import LayerGroup, RecurrentState, Role
 from cotenant.readers.blocks import (
     Groups,
     Layers,
     Structure,
     latent_attention,
     latent_cache,
+    linear,
     norm,
     split_layers,
     vocabulary,
 )
 from cotenant.readers.config_view import ConfigView
 from cotenant.readers.decoder import Builder, Sizes, read_sizes, sparse_feed_forward, structure
-from cotenant.readers.recurrent import recurrent_group, state_matrix, state_vector
+from cotenant.readers.recurrent import (
+    FP32,
+    KimiDeltaShape,
+    convolution,
+    kimi_delta_state,
+    recurrent_group,
+    state_matrix,
+    state_vector,
+)
 
 
 def _ling(config: ConfigView) -> Structure:
@@ -26,6 +40,27 @@ def _ling(config: ConfigView) -> Structure:
     groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
     groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=2)
     groups += _mixer(config, sizes, mixing) if mixing else ()
+    return _with_latent(config, sizes, groups, latent, recurrent_group(mixing, _lightning_state(sizes)))
+
+
+def _ling3(config: ConfigView) -> Structure:
+    """Layers beyond the last whole group are latent too (vLLM 0.33, models/bailing_moe_v3.py)."""
+    sizes = read_sizes(config)
+    period = config.integer("layer_group_size", default=1)
+    whole = sizes.count // period * period
+    latent, mixing = split_layers(sizes.layers, (n for n in sizes.layers if (n + 1) % period == 0 or n >= whole))
+    groups = vocabulary(sizes.vocab, sizes.hidden, tied=sizes.tied) + norm("norm", sizes.hidden)
+    groups += norm("layernorm", sizes.hidden, layers=sizes.layers, copies=2)
+    shape = KimiDeltaShape(sizes.heads, sizes.head_dim, config.integer("short_conv_kernel_size", default=4))
+    groups += _delta(sizes, shape, mixing) if mixing else ()
+    groups += _output_gate(config, sizes, latent) if latent else ()
+    return _with_latent(config, sizes, groups, latent, recurrent_group(mixing, kimi_delta_state(shape)))
+
+
+def _with_latent(
+    config: ConfigView, sizes: Sizes, groups: Groups, latent: Layers, states: tuple[LayerGroup, ...]
+) -> Structure:
+    """The latent layers and the feed-forward of both generations."""
     rank = config.integer("kv_lora_rank", default=512)
     rope = config.integer("qk_rope_head_dim", default=64, least=0)
     if latent:
@@ -36,11 +71,36 @@ def _ling(config: ConfigView) -> Structure:
         )  # fmt: skip
     count = config.integer("num_experts")
     groups += _experts(config, sizes, count)
-    caches = recurrent_group(mixing, RecurrentState(0, sizes.heads * sizes.head_dim**2))
-    caches += (latent_cache(latent, sizes.heads, rank, rope),) if latent else ()
+    caches = states + ((latent_cache(latent, sizes.heads, rank, rope),) if latent else ())
     return structure(
         sizes, groups, caches, num_experts=count, experts_per_token=config.integer("num_experts_per_tok")
     )
+
+
+def _lightning_state(sizes: Sizes) -> RecurrentState:
+    return RecurrentState(0, sizes.heads * sizes.head_dim**2)
+
+
+def _delta(sizes: Sizes, shape: KimiDeltaShape, layers: Layers) -> Groups:
+    """Six full matrices, three convolutions in fp32."""
+    inner = shape.heads * shape.head_dim
+    groups: Groups = ()
+    for letter in "qkvfg":
+        groups += state_matrix(f"kda.{letter}_proj", inner, sizes.hidden, layers)
+    groups += state_matrix("kda.b_proj", shape.heads, sizes.hidden, layers)
+    groups += tuple(replace(part, dtype=FP32) for part in convolution(3 * inner, shape.kernel, layers))
+    groups += state_vector("kda.dt_bias", inner, layers) + state_vector("kda.A_log", shape.heads, layers)
+    groups += norm("kda.o_norm", shape.head_dim, layers=layers)
+    return groups + state_matrix("kda.o_proj", sizes.hidden, inner, layers, row=True)
+
+
+def _output_gate(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
+    """A gate of the latent layers' output: a value a head, or one an element."""
+    kind = config.text("gated_attention_proj_granularity_type")
+    if kind not in ("head_wise", "element_wise"):
+        return ()
+    width = 1 if kind == "head_wise" else config.integer("v_head_dim", default=128)
+    return linear("self_attn.g_proj", width * sizes.heads, sizes.hidden, role=Role.ATTENTION, layers=layers)
 
 
 def _mixer(config: ConfigView, sizes: Sizes, layers: Layers) -> Groups:
@@ -72,4 +132,5 @@ BUILDERS: dict[str, Builder] = {
     "BailingMoeLinearV2ForCausalLM": _ling,
     "bailing_moe_linear": _ling,
     "bailing_hybrid": _ling,
+    "BailingMoeV3ForCausalLM": _ling3,
 }

@@ -46,7 +46,8 @@ def _mtp(config: ConfigView, sizes: Sizes, mlp: Groups) -> Groups:
     return draft(layer * count + once)
 
 
-def _decoder(config: ConfigView, *, tied: bool, mtp: int) -> Structure:
+def qwen_next_decoder(config: ConfigView, *, tied: bool, mtp: int) -> Structure:
+    """The decoder of both; `mtp`: draft layers where the config names none."""
     sizes = read_sizes(config.with_defaults(head_dim=256), tied=tied, inner=1)
     sparse = "num_experts" in config
     full, linear_layers = split_layers(sizes.layers, _full_layers(config, sizes))
@@ -94,17 +95,17 @@ def _state_dtype(config: ConfigView) -> str:
 
 def _qwen3_next(config: ConfigView) -> Structure:
     """Its checkpoints hold one draft layer, though the config does not say so."""
-    return _decoder(config, tied=False, mtp=1)
+    return qwen_next_decoder(config, tied=False, mtp=1)
 
 
 def _qwen35_text(config: ConfigView) -> Structure:
-    return _decoder(config, tied=False, mtp=0)
+    return qwen_next_decoder(config, tied=False, mtp=0)
 
 
 def _qwen35(config: ConfigView) -> Structure:
     text_config = config.text_section()
     tied = config.flag("tie_word_embeddings", default=text_config.flag("tie_word_embeddings"))
-    text = _decoder(text_config.replaced(tie_word_embeddings=tied), tied=False, mtp=0)
+    text = qwen_next_decoder(text_config.replaced(tie_word_embeddings=tied), tied=False, mtp=0)
     vision = config.section("vision_config").with_defaults(deepstack_visual_indexes=[])
     return text.extended(*qwen3_tower(vision, text.hidden_size), modalities=("text", "image", "video"))
 
@@ -119,5 +120,6 @@ BUILDERS: dict[str, Builder] = {
     "Qwen3_5ForConditionalGeneration": _qwen35,
     "qwen3_5": _qwen35,
     "Qwen3_5MoeForConditionalGeneration": _qwen35,
+    "InternS2PreviewForConditionalGeneration": _qwen35,
     "qwen3_5_moe": _qwen35,
 }

@@ -82,5 +82,6 @@ BUILDERS: dict[str, Builder] = {
     "qwen3_omni_moe": _qwen3_omni,
     "qwen3_omni_moe_thinker": _qwen3_omni,
     "Qwen3ASRForConditionalGeneration": _qwen3_asr,
+    "Qwen3ASRRealtimeGeneration": _qwen3_asr,
     "qwen3_asr": _qwen3_asr,
 }

@@ -119,6 +119,7 @@ BUILDERS: dict[str, Builder] = {
     "OpenCUAForConditionalGeneration": _qwen25_vl,
     "opencua": _qwen25_vl,
     "Qwen3VLForConditionalGeneration": _qwen3_vl,
+    "Cosmos3ForConditionalGeneration": _qwen3_vl,
     "qwen3_vl": _qwen3_vl,
     "Qwen3VLMoeForConditionalGeneration": _qwen3_vl_moe,
     "qwen3_vl_moe": _qwen3_vl_moe,
