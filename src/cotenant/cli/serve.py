@@ -100,7 +100,7 @@ def _gateway(told: dict[str, object], again: Callable[[], Fleet]) -> tuple[Calla
     try:
         from cotenant.edge.gateway.run import run
     except ImportError as error:
-        raise InputError(f"serving needs {error.name}", hint="pip install 'cotenant[serve]'") from None
+        raise InputError(f"serving needs {error.name}", hint="pip install '.[serve]' in the clone") from None
     return run, _options(told, again)
 
 

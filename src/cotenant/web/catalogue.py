@@ -41,7 +41,6 @@ def catalogue_document() -> dict[str, Any]:
     }
 
 
-_NO_SHARE = ("llama.cpp", "ollama")  # they allocate what their options ask for, and take no share of a card
 FIRST = "a100-trio"  # the example that the page opens with
 
 
@@ -86,7 +85,8 @@ def _engine(name: str) -> dict[str, Any]:
     from cotenant.engines import find_engine
 
     rules, newest = find_engine(name)
-    share = None if name in _NO_SHARE else rules.rules(newest).share_option
+    told = rules.rules(newest)
+    share = told.share_option if told.allocate is None else None  # else it allocates what its options ask for
     return {
         "id": name, "title": rules.title, "oldest": str(rules.oldest), "newest": str(newest), "utilisation": share,
     }  # fmt: skip
