@@ -18,6 +18,7 @@ from bench.table import CannotRunError
 
 _HERE, _PACKAGE = Path(__file__).parent, Path(cotenant.__file__).parent
 _WORLD = ("ground", "machine", "clients", "restart", "world", "chunk")
+_PLAIN = ("errors", "units")
 _POLICY = ("turns", "refusal", "dispatch", "eviction")
 _SETUP = """
 import sys
@@ -29,9 +30,9 @@ setup(name="worlds", packages=[], ext_modules=mypycify(sys.argv.pop().split(",")
 
 def build() -> Path:
     """A folder to stand first in PYTHONPATH. Raises CannotRunError where it cannot be compiled here."""
-    sources = _sources()
+    found = sources()
     digest = hashlib.sha256(sys.version.encode())
-    for name, path in sorted(sources.items()):
+    for name, path in sorted(found.items()):
         digest.update(name.encode() + path.read_bytes())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cotenant" / "bench"
     place = cache / digest.hexdigest()[:24]
@@ -39,15 +40,15 @@ def build() -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             made = Path(folder) / "made"
-            _compile(made, sources)
+            _compile(made, found)
             made.rename(place)
     return place
 
 
-def _sources() -> dict[str, Path]:
+def sources() -> dict[str, Path]:
     """Where each module stands, by its place in the copy."""
     found = {f"bench/fault_{name}.py": _HERE / f"fault_{name}.py" for name in _WORLD}
-    found["cotenant/errors.py"] = _PACKAGE / "errors.py"
+    found |= {f"cotenant/{name}.py": _PACKAGE / f"{name}.py" for name in _PLAIN}
     for path in (_PACKAGE / "serving").glob("*.py"):
         if path.stem not in ("__init__", "from_plan"):
             found[f"cotenant/serving/{path.name}"] = path
@@ -56,15 +57,15 @@ def _sources() -> dict[str, Path]:
     }
 
 
-def _compile(place: Path, sources: dict[str, Path]) -> None:
-    for name, path in sources.items():
+def _compile(place: Path, found: dict[str, Path]) -> None:
+    for name, path in found.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, place / name)
     for name in ("bench", "cotenant", "cotenant/serving", "cotenant/policy"):
         (place / name / "__init__.py").touch()
     (place / "setup.py").write_text(_SETUP)
-    left = ("bench/fault_chunk.py", "cotenant/errors.py", "cotenant/policy/kinds.py")
-    files = ",".join(sorted(name for name in sources if name not in left))
+    left = ("bench/fault_chunk.py", "cotenant/errors.py", "cotenant/units.py", "cotenant/policy/kinds.py")
+    files = ",".join(sorted(name for name in found if name not in left))
     try:
         subprocess.run(
             [sys.executable, "setup.py", "build_ext", "--inplace", files], cwd=place, check=True,

@@ -54,6 +54,21 @@ def test_sigterm_lets_a_stream_end_and_leaves_no_engine(own):
     assert not os.path.exists(f"/proc/{pid}")
 
 
+def test_who_is_not_answered_by_the_end_of_a_drain_is_told_when_to_come_again(own):
+    one = own("--drain", "500ms")
+    one.wait_for("alpha", "ready")
+    one.stub("alpha", fail="hang", times=1)
+    found = []
+    asking = threading.Thread(target=lambda: found.append(one.chat("alpha")))
+    asking.start()
+    time.sleep(0.3)
+    one.process.send_signal(signal.SIGTERM)
+    asking.join(20)
+    status, headers, answer = found[0]
+    assert (status, headers["retry-after"], answer["error"]["code"]) == (503, "5", "shutting_down")
+    assert one.process.wait(10) == 0
+
+
 def test_a_gateway_that_was_killed_adopts_its_engines_and_stops_its_orphans(own):
     models = {"alpha": 100 * MIB, "beta": 100 * MIB}
     one = own(document=plan_document(models, 300 * MIB))

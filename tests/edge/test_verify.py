@@ -120,6 +120,19 @@ def test_low_and_high_tide_of_a_short_watch(stub, tmp_path):
     assert len(found.series["chat-1"]) >= 6
 
 
+def test_a_plans_fleet_that_cannot_be_opened_is_said(stub, tmp_path):
+    place = plan_of(tmp_path, port=port())
+    told = json.loads(place.read_text())
+    chat = {
+        "name": "chat",
+        "model": "/nowhere/at-all",
+        "traffic": {"concurrent": 1, "context_tokens": {"p50": 32}},
+    }
+    place.write_text(json.dumps(told | {"fleet": {"gpus": [{"type": "L4"}], "models": [chat]}}))
+    found = cotenant.verify(str(place), quick=True, state=str(tmp_path / "state"))
+    assert any("limits stood in for its traffic" in words for words in found.warnings)
+
+
 def test_models_that_take_turns_are_not_watched_and_that_is_said(stub, tmp_path):
     place = plan_of(tmp_path, port=port(), count=2, capacity=150 * MIB)
     found = cotenant.verify(str(place), quick=True, watch="400ms", state=str(tmp_path / "state"))

@@ -58,6 +58,9 @@ def test_two_models_take_turns_in_one_router(own):
     first = said(one, "alpha")
     router = pids(one)["llama-server router"]
     assert processes.descendants(router) == (pids(one)["alpha-1"],)
+    (key,) = {row["key"] for row in json.loads((one.folder / "state" / "engines.json").read_text())}
+    for pid in pids(one).values():
+        assert key not in Path(f"/proc/{pid}/cmdline").read_text()
     assert said(one, "beta") != first
     assert set(pids(one)) == {"llama-server router", "beta-1"}  # alpha made room
     assert processes.descendants(router) == (pids(one)["beta-1"],)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from bench.fault_bugs import BUGS
+from bench.fault_compiled import sources
 from bench.fault_world import Violation, run
 from cotenant.errors import CheckError
 
@@ -28,6 +31,14 @@ def test_gateways_that_begin_anew_take_over_what_is_left():
     assert sum(world.restarts for world in worlds) > 5
     taken = {name for world in worlds for name in world.adoptions}
     assert taken == {"READY", "ASLEEP", "STARTING"}
+
+
+def test_what_is_compiled_imports_nothing_beside_it():
+    found = sources()
+    for path in found.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(("cotenant", "bench")):
+                assert f"{node.module.replace('.', '/')}.py" in found, f"{path.name} imports {node.module}"
 
 
 def test_worlds_differ_and_most_requests_are_answered():

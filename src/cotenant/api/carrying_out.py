@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cotenant.api.planning import plan as make_plan
@@ -80,8 +81,12 @@ def verify(
         max_concurrency=max_concurrency, rounds=rounds, seed=seed, metrics=metrics, watch=watch, every=every,
         state=state, fresh=fresh, calibration=calibration, traffic=traffic, key_env=key_env,
     )  # fmt: skip
-    found, requests, _ = plan_and_requests(plan, fleet, tell)
-    return verify_plan(found, requests, asked, progress=tell)
+    found, requests, unknown = plan_and_requests(plan, fleet, tell)
+    verified = verify_plan(found, requests, asked, progress=tell)
+    if not unknown:
+        return verified
+    words = f"the plan's limits stood in for its traffic: {unknown}"
+    return replace(verified, warnings=(*verified.warnings, words))
 
 
 def plan_and_requests(

@@ -14,7 +14,7 @@ from cotenant.edge.gateway.core import Ticket
 
 def body_for(ticket: Ticket, driver: Driver, launch: Launch, priority: int) -> bytes:
     """The client's bytes; with the request's priority where the engine follows it (whatever the client wrote
-    there: a key's limit holds), and for llama-server with the adapter by number, and the model's name in its router."""
+    there: a key's limit holds), and for llama-server with the adapter by number, and the section of its router."""
     changes: dict[str, object] = {}
     if launch.url:
         return ticket.body
