@@ -144,6 +144,50 @@ def test_a_backlog_of_hours_keeps_its_clock() -> None:
     assert found.busy_ns == found.end_ns == count * 1000 * 10**9
 
 
+def test_a_prompt_that_goes_on_sends_as_many_away_as_it_needs() -> None:
+    """Blocks of a token; a prompt of 14 of higher priority reads 6 a step beside two that write. At its second
+    step they hold 3 each and 2 are free: the later one leaves 5, so the other goes too."""
+    case = (
+        Requests.of([0, 0, 1], [1, 1, 14], [9, 9, 1], [0, 0, 5]),
+        Limits(3, 8, 1, 14, 20),
+        StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0),
+    )
+    gone = [(ns, request) for _, ns, event, request in both(case).log.tolist() if event == Event.PREEMPT]
+    assert gone[:2] == [(2, 0), (2, 1)]
+
+
+def test_no_jump_leaves_64_bits() -> None:
+    """12,000 steps of a second in a row are more femtoseconds than 64 bits hold."""
+    pytest.importorskip("numba")
+    case = (
+        Requests.of([0], [100], [12_000]),
+        Limits(2, 512, 16, 1000, 16_000),
+        StepCosts.plane(10**15, 0, 0, 10**15, 0, 0),
+    )
+    assert fast.simulate(*case).finish_ns.tolist() == [12_000 * 10**9]
+
+
+def test_a_clock_that_starts_anew_keeps_parts_of_a_nanosecond() -> None:
+    """Steps of a second and a third of a nanosecond, some 5,000 of them: the clock starts anew every 2,000."""
+    part = UNIT // 3
+    case = (
+        Requests.of([0] * 5, [10] * 5, [999 + one for one in range(5)]),
+        Limits(1, 512, 16, 100, 2048),
+        StepCosts.plane(10**15 + part, 0, 0, 10**15 + part, 0, 0),
+    )
+    found = both(case)
+    assert found.busy_ns == found.end_ns == found.steps * (10**15 + part) // UNIT
+
+
+def test_who_gives_up_on_arrival_does_not_move_the_end() -> None:
+    case = (
+        Requests.of([0, 100, 200], [4, 4, 4], [2, 2, 2], 0, [NEVER, 100, 200]),
+        Limits(2, 8, 4, 8, 16),
+        StepCosts.plane(UNIT, 0, 0, UNIT, 0, 0),
+    )
+    assert both(case).end_ns == 2
+
+
 def test_compiled_equals_plain() -> None:
     pytest.importorskip("numba")
     for seed in range(300):
