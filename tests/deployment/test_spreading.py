@@ -11,6 +11,8 @@ from cotenant import api
 from cotenant.deployment.spreading import spread_models
 from cotenant.deployment.targets import export
 from cotenant.domain.plan import Plan
+from cotenant.readers.plan_document import read_plan
+from cotenant.report.document import plan_document
 from tests.deployment.test_schemas import check_kubernetes
 
 
@@ -69,6 +71,35 @@ def test_the_selector_finds_the_pods_of_the_model() -> None:
     pods = group["template"]
     (one,) = pods["spec"]["topologySpreadConstraints"]
     assert one["labelSelector"]["matchLabels"].items() <= pods["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "kserve", "ray-serve"])
+def test_replicas_on_other_kinds_of_card_are_kept_apart_too(target: str) -> None:
+    """Two services or groups of one model: each pod bears the label by which all of them are counted."""
+    document = plan_document(_plan(size=2, spread=True), catalogue="test")
+    for replica in document["replicas"][1:]:
+        for device in replica["devices"]:
+            device["type"] = "H100-80GB-SXM"
+            for gpu in document["gpus"]:
+                if (gpu["node"], gpu["index"]) == (device["node"], device["index"]):
+                    gpu["type"] = "H100-80GB-SXM"
+    plan = read_plan(document)
+    first, second = _constraints(plan, target)
+    assert first == second
+    assert first["minDomains"] == 2
+    files = [one for file in export(plan, target).files for one in yaml.safe_load_all(file.text)]
+    labels = [one for one in _labels(files) if first["labelSelector"]["matchLabels"].items() <= one.items()]
+    assert len(labels) >= 2
+
+
+def _labels(document: Any) -> list[dict[str, str]]:
+    """Every mapping of labels of pods: of a template's metadata, or of a service's predictor."""
+    if isinstance(document, list):
+        return [found for one in document for found in _labels(one)]
+    if not isinstance(document, dict):
+        return []
+    inside = [found for key, one in document.items() if key != "labelSelector" for found in _labels(one)]
+    return [document["labels"], *inside] if isinstance(document.get("labels"), dict) else inside
 
 
 @pytest.mark.parametrize("target", ["kubernetes", "kserve", "ray-serve"])

@@ -28,7 +28,7 @@ from cotenant.deployment.pods import (
     volumes,
 )
 from cotenant.deployment.quoting import to_yaml
-from cotenant.deployment.spreading import on_different_machines, spread_models
+from cotenant.deployment.spreading import apart
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 from cotenant.units import GIB
@@ -65,14 +65,6 @@ def _names_notes(found: Sequence[Cell]) -> tuple[str, ...]:
     )
 
 
-def _apart(plan: Plan, cell: Cell) -> dict[str, Any]:
-    """KServe labels the pods of a service with its name; a second cell of the model is on other kinds of card."""
-    if cell.count < 2 or cell.launches[0].replica.model not in spread_models(plan):
-        return {}
-    label = {"serving.kserve.io/inferenceservice": cell.name}
-    return {"topologySpreadConstraints": [on_different_machines(cell.count, label)]}
-
-
 def _documents(plan: Plan, cell: Cell) -> str:
     (one,) = cell.launches
     found = [config_map(cell)] if one.files else []
@@ -93,6 +85,7 @@ def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
     """As many pods as planned; a second one for an update would need a second set of cards."""
     (one,) = cell.launches
     weights = weights_bytes(plan, one.replica.id)
+    labels, constraints = apart(plan, one.replica.model)
     predictor = container(one, _resources(one, weights), port_name="http1")
     spec: dict[str, Any] = {
         "minReplicas": cell.count,
@@ -100,7 +93,7 @@ def _service(plan: Plan, cell: Cell) -> dict[str, Any]:
         "deploymentStrategy": {"type": "Recreate"},
         "containers": [predictor | {"name": "kserve-container"}],
         **({} if one.mig_profiles else {"affinity": large_enough(max(card_bytes(plan, cell)))}),
-        **_apart(plan, cell),
+        **({"labels": labels, "topologySpreadConstraints": constraints} if constraints else {}),
         "tolerations": tolerations(),
         "terminationGracePeriodSeconds": 120,
         "volumes": volumes(cell.launches, cell.name, weights),

@@ -21,7 +21,7 @@ from cotenant.deployment.cells import Cell, card_bytes, cells, weights_bytes
 from cotenant.deployment.launch import Launch, launches
 from cotenant.deployment.pods import PART_OF, PLUGIN, SECRET, SECRET_KEY, large_enough, tolerations, volumes
 from cotenant.deployment.quoting import Lines, to_yaml
-from cotenant.deployment.spreading import on_different_machines, spread_models
+from cotenant.deployment.spreading import apart
 from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 from cotenant.errors import UnsupportedError
@@ -177,10 +177,7 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
         },
         "volumeMounts": [{"name": "downloads", "mountPath": _DOWNLOADS}, {"name": "shm", "mountPath": "/dev/shm"}],
     }
-    label = {"cotenant/model": cell.name}
-    apart: dict[str, Any] = {}
-    if cell.count > 1 and one.replica.model in spread_models(plan):
-        apart = {"topologySpreadConstraints": [on_different_machines(cell.count, label)]}
+    labels, constraints = apart(plan, one.replica.model)
     downloads = volumes((), cell.name, weights_bytes(plan, one.replica.id))
     shared = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}}
     return {
@@ -190,10 +187,10 @@ def _workers(plan: Plan, cell: Cell) -> dict[str, Any]:
         "maxReplicas": cell.count,
         "rayStartParams": {"num-gpus": str(cards), "resources": json.dumps(json.dumps({_resource(cell): cards}))},
         "template": {
-            **({"metadata": {"labels": label}} if apart else {}),
+            **({"metadata": {"labels": labels}} if labels else {}),
             "spec": {
                 "containers": [container],
-                **apart,
+                **({"topologySpreadConstraints": constraints} if constraints else {}),
                 "affinity": large_enough(max(card_bytes(plan, cell))),
                 "tolerations": tolerations(),
                 "volumes": [*downloads, shared],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cotenant.deployment.launch import slugs
 from cotenant.domain.plan import Plan
 
 
@@ -22,6 +23,21 @@ def spread_models(plan: Plan) -> dict[str, int]:
         for model, found in machines.items()
         if len(found) > 1 and sum(map(len, found)) == len(set().union(*found))
     }
+
+
+def model_label(plan: Plan, model: str) -> dict[str, str]:
+    """What the pods of all replicas of a model are labelled with, whichever kind of card each is on."""
+    models = list(dict.fromkeys(one.model for one in plan.replicas))
+    return {"cotenant/model": slugs(models)[models.index(model)]}
+
+
+def apart(plan: Plan, model: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """(labels, constraints) of the pods of a model's replicas; both empty where they may stand on one machine."""
+    counts = spread_models(plan)
+    if model not in counts:
+        return {}, []
+    label = model_label(plan, model)
+    return label, [on_different_machines(counts[model], label)]
 
 
 def on_different_machines(count: int, labels: Mapping[str, str]) -> dict[str, Any]:

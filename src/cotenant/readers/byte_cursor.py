@@ -7,6 +7,7 @@ from typing import Any
 
 from cotenant.errors import FormatError
 from cotenant.readers.tensors import Read
+from cotenant.units import plural
 
 _FIRST_CHUNK, _LARGEST_CHUNK = 2**18, 2**22
 _U64 = struct.Struct("<Q")
@@ -78,7 +79,8 @@ class ByteCursor:
     def _check(self, length: int) -> None:
         if length > self.remaining:
             raise FormatError(
-                f"{self._what} is truncated: it needs {length:,} bytes at byte {self.offset:,} of {self._size:,}",
+                f"{self._what} is truncated: it needs {plural(length, 'byte')} at byte {self.offset:,} of "
+                f"{self._size:,}",
                 hint="the file was not downloaded whole, or is not what it claims: fetch it again",
                 path=self._path,
             )

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import FormatError, InputError
+from cotenant.units import plural
 from cotenant.web.names import UPLOAD, opener
 from cotenant.web.stamp import Stamp
 
@@ -145,7 +146,7 @@ def read_gguf(head: bytes, size_bytes: int | None, name: str | None) -> LoadedMo
         """As a file is read; what is asked for beyond its need may stay out."""
         if len(head) <= offset < size:
             raise FormatError(
-                f"the header goes on past the {len(head):,} bytes that came",
+                f"the header goes on past the {plural(len(head), 'byte')} that came",
                 hint=f"send more of the file, up to {UPLOAD_BYTES:,} bytes", path="$.gguf",
             )  # fmt: skip
         return head[offset : offset + length]

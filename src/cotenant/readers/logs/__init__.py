@@ -12,6 +12,7 @@ from cotenant.readers.logs.assemble import measurement
 from cotenant.readers.logs.blocks import Counts, lines_of_interest
 from cotenant.readers.logs.prefixes import entries
 from cotenant.readers.logs.runs import Runs
+from cotenant.units import plural
 
 MAX_LINES = 200_000  # about memory; a log of months has thousands
 
@@ -94,7 +95,7 @@ def _refusal(runs: Runs, counts: Counts, name: str) -> InputError:
             f"{name}: PyTorch ran out of memory, but nothing says in which engine",
             hint="give the whole log; vLLM, SGLang, TGI, TensorRT-LLM, llama.cpp and Ollama are known",
         )
-    what = "binary data" if counts.size and counts.is_binary else f"{counts.size:,} bytes"
+    what = "binary data" if counts.size and counts.is_binary else plural(counts.size, "byte")
     return FormatError(
         f"{name}: {what} without a line of an engine that is known",
         hint="vLLM, SGLang, TGI, TensorRT-LLM, llama.cpp and Ollama are known; give the server's own output",
