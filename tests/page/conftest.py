@@ -14,14 +14,20 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import cotenant
+from cotenant.domain.plan import Plan
+
 WANTED = bool(os.environ.get("COTENANT_PAGE"))
 ROOT = Path(__file__).resolve().parents[2]
+TRIO, SHOP = ROOT / "examples" / "a100-trio.yaml", ROOT / "examples" / "shop-four-types.yaml"
 PICTURES = Path(os.environ.get("COTENANT_PICTURES", ROOT / "build" / "page"))
 SIZES = {"desk": (1440, 1000), "phone": (390, 844)}
 PATIENCE_MS = 300_000  # a loaded machine: no test is about time
@@ -35,6 +41,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def planned() -> Iterator[Callable[[Path], Plan]]:
+    """What the page must show of a fleet file: worked out beside the tests, from their start."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as beside:
+        plans = {path: beside.submit(cotenant.plan, path) for path in (TRIO, SHOP)}
+        yield lambda path: plans[path].result()
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """The address of a `cotenant ui` of our own."""
@@ -45,11 +59,12 @@ def server() -> Iterator[str]:
 class served:  # noqa: N801 - used as a function
     """`cotenant ui` on a free port for as long as the block lasts."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, environment: Mapping[str, str] | None = None) -> None:
         self._argv = [sys.executable, "-m", "cotenant", "ui", "--port", "0", *options]
+        self._environment = os.environ | (environment or {})
 
     def __enter__(self) -> str:
-        self._process = subprocess.Popen(self._argv, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(self._argv, stderr=subprocess.PIPE, text=True, env=self._environment)
         assert self._process.stderr is not None
         told = self._process.stderr.readline()
         found = re.search(r"http://[\w.:\[\]]+", told)

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench.page_browser import COLOURS, audited
 from tests.page.conftest import slide, until
-from tests.page.test_page import CRASH, add_card
+from tests.page.doing import CRASH, add_card
 
 Open = Callable[..., Any]
 

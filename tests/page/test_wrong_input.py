@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.page.conftest import fits_the_width, picture, slide, state, until
-from tests.page.test_page import add_card
+from tests.page.doing import add_card
 
 Open = Callable[..., Any]
 
@@ -72,7 +72,7 @@ models:
   - {name: a, model: Qwen/Qwen3-8B, engine: sglang, traffic: {concurrent: 4, context_tokens: {p95: 2000}}}
   - {name: b, model: Qwen/Qwen3-8B, engine: ollama, traffic: {concurrent: 4, context_tokens: {p95: 2000}}}
 """
-    page.evaluate("(text) => { import('/static/actions.js').then((actions) => actions.solve(text)); }", fleet)
+    page.evaluate("(text) => { import('/static/asking.js').then((asking) => asking.solve(text)); }", fleet)
     until(page, "now.plan?.replicas.some((one) => one.engine.startsWith('sglang'))")
     page.click(".label[data-replica=b]")
     assert page.locator("#knob-utilisation").count() == 0

@@ -1,5 +1,6 @@
 /** The whole screen: models, bars, cards, and what may be asked of the plan below them. */
-import { copyLink, open as openText, openFile } from "./actions.js";
+import { copyLink } from "./actions.js";
+import { open as openText, openFile } from "./files.js";
 import { Cards } from "./cards.js";
 import { Figures } from "./figures.js";
 import { Knobs } from "./knobs.js";

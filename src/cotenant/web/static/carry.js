@@ -1,10 +1,12 @@
 /** A replica from one card to another: by pointer (mouse, pen, finger) and by keyboard. */
-import { move, say } from "./actions.js";
+import { say } from "./actions.js";
+import { move } from "./moves.js";
 import { scene } from "./scene.js";
 import { get, set } from "./store.js";
 import { t } from "./words.js";
 
 const FAR = 6; // pixels before a press becomes a drag
+const EDGE = 56; // pixels from the window's edge within which a drag scrolls the page
 
 /** Handlers for something that can be dragged. */
 export function drags(id) {
@@ -14,18 +16,19 @@ export function drags(id) {
 function press(event, id) {
   if (event.button !== 0) return;
   const start = { x: event.clientX, y: event.clientY };
-  const touch = event.pointerType === "touch";
+  const scrolls = event.pointerType === "touch" && !event.currentTarget.classList.contains("label"); // a finger drags by the name
   let ghost = null;
   const cardAt = (x, y) => document.elementFromPoint(x, y)?.closest("[data-card]")?.dataset.card ?? null;
   const onMove = (now) => {
     const [dx, dy] = [now.clientX - start.x, now.clientY - start.y];
     if (!ghost) {
-      if (Math.hypot(dx, dy) < FAR) return;
-      if (touch && Math.abs(dy) < Math.abs(dx)) return; // cards lie one above the other
+      if (scrolls || Math.hypot(dx, dy) < FAR) return;
       ghost = follower(id);
       set({ carried: id, picked: id });
     }
     now.preventDefault();
+    if (now.clientY < EDGE) scrollBy(0, -12);
+    else if (now.clientY > innerHeight - EDGE) scrollBy(0, 12);
     ghost.style.transform = `translate(${now.clientX + 10}px, ${now.clientY + 10}px)`;
     const over = cardAt(now.clientX, now.clientY);
     if (over !== get().over) set({ over });

@@ -1,5 +1,5 @@
 /** A pasted log: what the engine printed beside what was predicted, and what would have worked. */
-import { explain } from "./actions.js";
+import { explain } from "./asking.js";
 import { Code } from "./answer.js";
 import { set } from "./store.js";
 import { gib } from "./units.js";

@@ -1,5 +1,6 @@
 /** The plan as files for each target. */
-import { exportTo, standing } from "./actions.js";
+import { standing } from "./actions.js";
+import { exportTo } from "./asking.js";
 import { Code } from "./answer.js";
 import { set } from "./store.js";
 import { html, t, useEffect } from "./view.js";

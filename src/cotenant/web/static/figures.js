@@ -1,5 +1,6 @@
 /** The answer in one line: cost, bound, gap, what stays free, beside the usual sizing; and the button that solves. */
-import { solve, standing, stopWork } from "./actions.js";
+import { standing } from "./actions.js";
+import { solve, stopWork } from "./asking.js";
 import { count, dollars, percent } from "./units.js";
 import { progressText } from "./progress.js";
 import { html, t } from "./view.js";

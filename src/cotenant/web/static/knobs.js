@@ -1,5 +1,7 @@
 /** Sliders: what one replica would take if its traffic, precision or settings were others. Answers come as they move. */
-import { contextOf, move, standing, turn, turnHeadroom, turnHeld } from "./actions.js";
+import { standing } from "./actions.js";
+import { move } from "./moves.js";
+import { contextOf, turn, turnHeadroom, turnHeld } from "./sliders.js";
 import { engineOf, scene, settingOf } from "./scene.js";
 import { get } from "./store.js";
 import { count, percent, shareOf } from "./units.js";

@@ -57,15 +57,15 @@ function secondsOf(text) {
   return found ? Number(found[1]) * { us: 1e-6, "µs": 1e-6, ms: 1e-3, s: 1, m: 60, min: 60 }[found[2]] : null;
 }
 
-/** The share of a model's requests whose first byte came within its target: counted up to the bucket below it. */
-function within(live, model, target) {
-  const named = (name) => live.metrics.filter((one) => one.name === `cotenant_first_byte_seconds_${name}` && one.labels.model === model);
-  const count = named("count")[0]?.value;
-  const aimed = target !== null && target !== undefined;
-  if (!count) return aimed ? html`<span class="quiet">${t("slo")} –</span>` : null;
-  if (!aimed) return html`<span class="quiet">Ø ${seconds(named("sum")[0].value / count)}</span>`;
-  const below = named("bucket").map((one) => ({ limit: Number(one.labels.le), value: one.value })).filter((one) => one.limit <= target).sort((a, b) => b.limit - a.limit)[0];
-  return html`<span class="quiet">${t("slo")} ${percent((below?.value ?? 0) / count, 0)} ≤ ${seconds(below?.limit ?? target)}</span>`;
+/** What a model's requests were against a target: the share of them within it, counted up to the bucket below it; the
+ *  mean where there is none; a dash where nothing was measured. `kind`: the histogram, `name`: what it is called here. */
+function within(live, kind, name, model, target) {
+  const of = (part) => live.metrics.filter((one) => one.name === `cotenant_${kind}_seconds_${part}` && one.labels.model === model);
+  const count = of("count")[0]?.value;
+  if (!count) return `${name} –`;
+  if (target === null || target === undefined) return `${name} Ø ${seconds(of("sum")[0].value / count)}`;
+  const below = of("bucket").map((one) => ({ limit: Number(one.labels.le), value: one.value })).filter((one) => one.limit <= target * 1.000001).sort((a, b) => b.limit - a.limit)[0];
+  return `${name} ${percent((below?.value ?? 0) / count, 0)} ≤ ${seconds(below?.limit ?? target)}`;
 }
 
 const heldOf = (device) => t("heldOf", { held: gib(device.held_bytes), capacity: gib(device.capacity_bytes) });
@@ -74,11 +74,12 @@ function Status({ live, fleet }) {
   const { status } = live;
   const order = fleet.models.map((one) => one.name);
   const colour = (name) => Math.max(0, order.indexOf(name)) % 8;
-  const swaps = metric(live, "_wakes_total", "replica");
-  const targets = Object.fromEntries(fleet.models.map((one) => [one.name, secondsOf(one.slo?.ttft)]));
+  const swaps = metric(live, "_evictions_total", "replica"); // each makes room for who wakes or starts
+  const targets = Object.fromEntries(fleet.models.map((one) => [one.name, one.slo]));
+  const slo = (name) => [within(live, "first_byte", "TTFT", name, secondsOf(targets[name]?.ttft)), within(live, "event", "TPOT", name, secondsOf(targets[name]?.tpot))].join(" · ");
   return html`<p class="quiet small">${live.gateway}</p><div class="lives">
     <section><h3>${t("queue")}</h3><ul class="plainlist">${status.models.map((one) => html`<li key=${one.name} class=${`c${colour(one.name)}`}><i class="swatch weights"></i>${one.name}<span class="num">${one.waiting}</span>
-      ${within(live, one.name, targets[one.name])}</li>`)}</ul></section>
+      <span class="quiet slo">${t("slo")} ${slo(one.name)}</span></li>`)}</ul></section>
     <section><h3>${t("residency")}</h3><div class="wide" tabindex="0" role="region" aria-label=${t("residency")}><table><thead><tr><th class="l" scope="col">${t("replica")}</th><th class="l" scope="col">${t("state")}</th><th scope="col">${t("requests")}</th><th scope="col">GiB</th><th scope="col">${t("swaps")}</th></tr></thead>
       <tbody>${status.replicas.map((one) => html`<tr key=${one.id}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.id}</th><td class="l">${one.state.replaceAll("_", " ")}${one.reason && html` <span class="bad" lang="en">${one.reason}</span>`}</td>
         <td>${one.running} / ${one.slots}</td><td>${one.held_bytes ? gib(one.held_bytes).replace(" GiB", "") : "–"}</td><td>${swaps[one.id] ?? "–"}</td></tr>`)}</tbody></table></div></section>

@@ -1,7 +1,10 @@
 /** Starts the page: the link's state or the first example, then the catalogue, then the answer. */
 import { ask } from "./api.js";
 import { App } from "./app.js";
-import { blame, openPlan, reckonAnew, solve, stopWork, took } from "./actions.js";
+import { blame } from "./actions.js";
+import { solve, stopWork } from "./asking.js";
+import { openPlan, took } from "./files.js";
+import { reckonAnew } from "./sliders.js";
 import { decode } from "./link.js";
 import { get, listen, set } from "./store.js";
 import { html, render } from "./view.js";

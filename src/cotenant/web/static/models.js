@@ -1,5 +1,7 @@
 /** On the left: what must be served. */
-import { addModel, askHub, contextOf, removeModel, took } from "./actions.js";
+import { addModel, askHub, removeModel } from "./actions.js";
+import { took } from "./files.js";
+import { contextOf } from "./sliders.js";
 import { Combobox, search } from "./combobox.js";
 import { set } from "./store.js";
 import { count, parameters } from "./units.js";

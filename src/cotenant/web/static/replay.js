@@ -1,10 +1,10 @@
 /** The simulator's answer: who kept its targets, and how it went over time. */
-import { replay, stopWork } from "./actions.js";
+import { replay, stopWork } from "./asking.js";
 import { Plot } from "./plot.js";
 import { progressText } from "./progress.js";
 import { get, set } from "./store.js";
 import { count, percent, seconds } from "./units.js";
-import { html, t, useState } from "./view.js";
+import { html, t } from "./view.js";
 
 const GIB = 2 ** 30;
 const SHARES = Array.from({ length: 101 }, (_, at) => at);

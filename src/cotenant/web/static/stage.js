@@ -1,9 +1,10 @@
 /** The heart: every card as a bar, all to one scale, each replica's bytes by term. */
-import { standing, undoMoves } from "./actions.js";
+import { standing } from "./actions.js";
+import { undoMoves } from "./moves.js";
 import { drags, onCardKey } from "./carry.js";
 import { reasonsOf } from "./reasons.js";
 import { TERMS } from "./scene.js";
-import { get, set } from "./store.js";
+import { set } from "./store.js";
 import { dollars, gib, percent } from "./units.js";
 import { html, t, useEffect, useRef, useState } from "./view.js";
 
