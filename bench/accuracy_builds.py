@@ -8,7 +8,7 @@ from dataclasses import replace
 from bench.accuracy_rows import Row
 from cotenant.domain.engine import Version
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
-from cotenant.engines.ollama_releases import Release, own_build
+from cotenant.engines.ollama_releases import SERVER_SINCE, Release, build_number, own_build
 
 # The build of a month: releases of PyPI's wheels and tags that changes are dated by.
 _MONTHS = {
@@ -57,8 +57,8 @@ def build_of(row: Row) -> BuildRules:
     build = replace(build, vulkan=backend == "vulkan", cuda=backend in ("cuda", "rocm", "hip"))
     if is_own_engine(row):
         return own_build(build, release_of(row))
-    if row["engine"] == "ollama" or _LIBRARY.search((row["version"] or "").lower()):
-        # Ollama's runner, and what else is no server of llama.cpp's, asks for rows of output without a cap.
+    if (row["engine"] == "ollama" and not _is_server(row)) or _LIBRARY.search((row["version"] or "").lower()):
+        # Ollama's runner until 0.30, and what else is no server of llama.cpp's, asks for rows without a cap.
         build = replace(build, capped_outputs=False)
     return build
 
@@ -80,6 +80,15 @@ def is_own_engine(row: Row) -> bool:
     return row["engine"] == "ollama" and "ollama engine" in (row["version"] or "").lower()
 
 
+def _is_server(row: Row) -> bool:
+    """Whether a release of Ollama is named that starts upstream's server."""
+    return _has_release(row) and release_of(row) >= SERVER_SINCE
+
+
+def _has_release(row: Row) -> bool:
+    return row["engine"] == "ollama" and re.search(r"(?<!\d)0\.\d+", row["version"] or "") is not None
+
+
 def _said(row: Row) -> int | None:
     """The build number that the record names."""
     match = _NUMBER.search((row["version"] or "").lower())
@@ -96,6 +105,8 @@ def _numbered(row: Row) -> BuildRules:
         return build_rules(Version((said,)))
     if row["engine"] == "llama.cpp" and row["n_rs_seq"] and _dated(text) is None:
         return build_rules(Version((_ROLLBACK[1],)))
+    if _has_release(row) and ((release_of(row) >= SERVER_SINCE) or not row.get("raw")):
+        return build_rules(Version((build_number(release_of(row)),)))
     lines = "\n".join(row.get("raw") or ())
     styled = next((number for mark, number in _STYLES if mark in lines), 9000)
     if styled == _UNIFIED:  # streams came in July 2025, with "1/1 seqs"; rows were stored by index soon after

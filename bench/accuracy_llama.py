@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from bench.accuracy_builds import another_graph, build_of, builds_beside, release_of
+from bench.accuracy_mixes import element_bytes, expert_bytes, head_bytes
 from bench.accuracy_rows import Row
 from cotenant.catalogue.models import all_entries
 from cotenant.domain.interval import Interval
@@ -92,7 +93,9 @@ def _compute(
     if not placed and (row["backend"] or "CPU").upper() != "CPU":  # the card still computes large batches
         placed = {0}
     for gpu in sorted(placed):
-        found[gpu] = compute_interval(model, options, build, placement, gpu, _head_bytes(row), _bytes(row))
+        found[gpu] = compute_interval(
+            model, options, build, placement, gpu, head_bytes(row), element_bytes(row), expert_bytes(row)
+        )
     return found
 
 
@@ -108,8 +111,9 @@ def _own_compute(
     found = {HOST: own_host(model, options, release, build, placement)}
     for gpu in sorted({*placement.layers, placement.output} - {HOST}):
         found[gpu] = own_compute(
-            model, options, release, build, placement, gpu, head_bytes=_head_bytes(row), weight_bytes=_bytes(row),
-            vendor=_VENDORS.get((row["backend"] or "").upper(), ""), gfx=gfx.group() if gfx else None,
+            model, options, release, build, placement, gpu, head_bytes=head_bytes(row),
+            weight_bytes=element_bytes(row), vendor=_VENDORS.get((row["backend"] or "").upper(), ""),
+            gfx=gfx.group() if gfx else None,
         )  # fmt: skip
     return found
 
@@ -195,18 +199,6 @@ def _gpus(row: Row) -> int:
     if match:
         return int(match.group(1))
     return 2 if " + " in text else 1
-
-
-def _bytes(row: Row) -> float:
-    """Bytes of an element by the name of the mix: its bits and the scales of its blocks."""
-    bits = re.search(r"q(\d)", (row["model"].get("quant") or "").lower())
-    return (int(bits.group(1)) + 0.5) / 8 if bits else 0.0
-
-
-def _head_bytes(row: Row) -> int:
-    bits = {"q6_k": 210 / 256, "q8_0": 34 / 32, "q4_k": 144 / 256, "f16": 2.0}
-    size = bits.get((row.get("output_weight_on_cpu_type") or "").lower())
-    return int((row["n_vocab"] or 0) * (row["n_embd"] or 0) * size) if size else 0
 
 
 def _model(row: Row) -> ModelSpec:

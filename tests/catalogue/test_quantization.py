@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from cotenant.catalogue import quantization as catalogue
 from cotenant.catalogue.gpus import all_gpus, find_gpu
-from cotenant.catalogue.quantization import all_formats, find_format, kernel, quality, speed_figures
+from cotenant.catalogue.quantization import (
+    all_formats,
+    find_format,
+    kernel,
+    largest_of_mix,
+    quality,
+    speed_figures,
+)
 from cotenant.domain.engine import Version
 from cotenant.domain.model import Role
 from cotenant.domain.quantization import Speed
@@ -103,6 +110,13 @@ def test_gguf_mixes_average_to_the_published_bits_a_weight(name: str, published:
     assert bits == pytest.approx(published, rel=1e-3)
 
 
+def test_the_largest_type_that_a_mix_gives_a_tensor() -> None:
+    """src/llama-quant.cpp: Q4_K_M leads back with Q6_K in half of the layers, Q6_K with Q6_K."""
+    assert largest_of_mix("Q4_K_M", "ffn_down") == largest_of_mix("q6_k", "ffn_down") == 210 / 256
+    assert largest_of_mix("Q4_K_M", "ffn_up") == 144 / 256
+    assert largest_of_mix("Q5_K_XL", "ffn_down") is None
+
+
 @pytest.mark.parametrize(
     ("engine", "name", "gpu", "version", "expected"),
     [
@@ -112,6 +126,7 @@ def test_gguf_mixes_average_to_the_published_bits_a_weight(name: str, published:
         ("vllm", "awq-int4", "A100-80GB-SXM", "0.21", ("Marlin", Speed.FAST)),
         ("vllm", "awq-int4", "T4", "0.13.2", ("AWQ", Speed.SLOW)),
         ("vllm", "nvfp4", "B200", "0.21", ("FP4", Speed.FAST)),
+        ("tgi", "gptq-int4", "T4", "1.1.0", ("Triton", Speed.SLOW)),
         ("llama.cpp", "gguf-q4_k_m", "RTX 4090", None, ("MM", Speed.FAST)),
     ],
 )
@@ -132,6 +147,8 @@ def test_the_kernel_that_runs(
         ("vllm", "gguf-q4_k_m", "L4", "0.24"),  # GGUF left the tree after 0.23
         ("tensorrt-llm", "fp8", "A100-80GB-SXM", None),
         ("ollama", "awq-int4", "RTX 4090", None),
+        ("tgi", "awq-int4", "T4", "2.0"),  # its image builds AWQ and ExLlama for 8.0 and up
+        ("tgi", "gptq-int4", "T4", "1.0.3"),
     ],
 )
 def test_no_kernel_is_no_kernel(engine: str, name: str, gpu: str, version: str | None) -> None:

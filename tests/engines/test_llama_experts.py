@@ -9,7 +9,7 @@ from cotenant.catalogue.gpus import find_gpu
 from cotenant.domain.llama_cpp import ALL_LAYERS
 from cotenant.engines.llama_cpp.options import options_from
 from cotenant.errors import InputErrors, UnknownGpuError
-from cotenant.units import GIB
+from cotenant.units import GIB, MIB
 
 MODEL = "Qwen/Qwen3-30B-A3B"
 LAYERS, EXPERTS = 48, 48 * 128 * 3 * 2048 * 768
@@ -55,6 +55,20 @@ def test_experts_leave_the_card_layer_by_layer() -> None:
     assert "--n-cpu-moe" not in every.arguments
     assert every.host is not None
     assert every.host.weights >= all_experts
+
+
+def test_the_first_gpu_computes_the_experts_that_the_host_keeps() -> None:
+    """Qwen3-235B-A22B Q6_K, experts of 80 layers on the host, build 5280 on two RTX 3090 printed 774.00 and
+    304.75 MiB: matrices of one layer's experts are copied to the first card, the second has none of them."""
+    words = {"n_cpu_moe": 80, "ctx_size": 16384, "flash_attn": "on", "ctk": "q8_0", "ctv": "q8_0", "np": 1}
+    found = estimate(
+        "Qwen/Qwen3-235B-A22B", gpu="RTX-3090", engine="llama.cpp@b5280", quantization="Q6_K",
+        pipeline_parallel_size=2, options=words,
+    )  # fmt: skip
+    first, second = (device.activations.bytes for device in found.per_gpu)
+    assert first.value / MIB == pytest.approx(774.00, rel=0.01)
+    assert second.value / MIB == pytest.approx(304.75, abs=0.02)
+    assert first.high - first.low > second.high - second.low  # the mix is known, the file's own types are not
 
 
 def test_a_dense_model_has_no_experts_to_move() -> None:

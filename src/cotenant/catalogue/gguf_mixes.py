@@ -49,6 +49,11 @@ def mix_storage(mix: Mapping[str, Any], type_bits: Mapping[str, float]) -> Mappi
     return storage | {Role.HEAD: Storage(type_bits[output]), Role.ROUTER: Storage(_FLOAT_BITS)}
 
 
+def largest_bits(mix: Mapping[str, Any], tensor: str, type_bits: Mapping[str, float]) -> float:
+    """Bits of an element where the mix gives that tensor most, in some layer of a common model."""
+    return max(type_bits[name] for name, share in _types(tensor, mix["default"], mix["rules"]).items() if share)
+
+
 def _average(
     shares: Mapping[str, float], default: str, rules: Sequence[Mapping[str, Any]], type_bits: Mapping[str, float]
 ) -> float:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, TypeVar
 
-from cotenant.catalogue.gguf_mixes import mix_storage
+from cotenant.catalogue.gguf_mixes import largest_bits, mix_storage
 from cotenant.catalogue.strict import Row, nearest, raise_faults
 from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
@@ -230,9 +230,21 @@ def _mixed(row: Row, known: Mapping[str, Mapping[Role, Storage]]) -> Mapping[Rol
 
 @lru_cache(maxsize=32)
 def _gguf(name: str) -> Mapping[Role, Storage]:
-    mixes = {mix["name"]: mix for mix in _raw()["gguf_mixes"]}
-    bits = {item["name"]: 8 * item["bytes"] / item["block"] for item in _raw()["gguf_types"]}
-    return mix_storage(mixes[name], bits)
+    return mix_storage(_mixes()[name], _type_bits())
+
+
+def largest_of_mix(name: str, tensor: str) -> float | None:
+    """Bytes of an element of a tensor such as `ffn_down` where that GGUF mix gives it most, None for no mix."""
+    mix = _mixes().get(name.upper())
+    return largest_bits(mix, tensor, _type_bits()) / 8 if mix else None
+
+
+def _mixes() -> Mapping[str, Mapping[str, Any]]:
+    return {mix["name"]: mix for mix in _raw()["gguf_mixes"]}
+
+
+def _type_bits() -> Mapping[str, float]:
+    return {item["name"]: 8 * item["bytes"] / item["block"] for item in _raw()["gguf_types"]}
 
 
 @lru_cache(maxsize=1)

@@ -22,6 +22,7 @@ from cotenant.engines.llama_cpp.cache import cells, layer_bytes, state_bytes, to
 from cotenant.engines.llama_cpp.placement import HOST, Placement, place
 from cotenant.engines.llama_cpp.process import process_bytes
 from cotenant.engines.llama_cpp.reserve import copies, gpu_compute, host_compute, output_bytes, reservation
+from cotenant.engines.llama_cpp.shape import Recurrence, graph_shape
 from cotenant.engines.rules import Allocation, DeviceBuffers, TensorBytes
 from cotenant.units import MIB
 
@@ -47,12 +48,13 @@ def allocation(
     placement, gpus = placed(model, settings, build), _gpus(settings)
     weights = _weights(model, options, placement, tensors)
     caches = _caches(model, options, build, placement)
-    head, each = round(_head_bytes(tensors)), element_bytes(model, tensors)
+    head = round(_head_bytes(tensors))
+    copied = (element_bytes(model, tensors), expert_bytes(model, tensors))
     devices = tuple(
         DeviceBuffers(
             weights=Term(_about(weights.get(n, 0), model), _weights_why(placement, n, model)),
             kv_cache=Term(Interval.exact(caches.get(n, 0)), _cache_why(model, options, build, placement, n)),
-            compute=_compute(model, options, build, placement, n, head, each),
+            compute=_compute(model, options, build, placement, n, head, copied),
             runtime=_runtime(options, n),
         )
         for n in range(gpus)
@@ -143,11 +145,24 @@ def element_bytes(model: ModelSpec, tensors: Sequence[TensorBytes]) -> float:
     return sum(part.bytes * len(part.layers) for part in tensors) / elements if elements else 0.0
 
 
+def expert_bytes(model: ModelSpec, tensors: Sequence[TensorBytes]) -> float:
+    """Bytes of an element of the experts' largest tensor: a mix may give those that lead back more."""
+    parts = [part for part in model.parameters if not part.draft]
+    return max(
+        (
+            sized.bytes * len(part.layers) / part.elements
+            for part, sized in zip(parts, tensors, strict=False)
+            if part.role is Role.EXPERT and part.elements and not part.name.endswith(("bias", "scale"))
+        ),
+        default=0.0,
+    )
+
+
 def _compute(
     model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int,
-    each: float,
+    each: tuple[float, float],
 ) -> Term:  # fmt: skip
-    size = compute_interval(model, options, build, placement, gpu, head, each)
+    size = compute_interval(model, options, build, placement, gpu, head, *each)
     reserve = reservation(model, options, build)
     why = f"graph of {reserve.tokens:,} tokens over {reserve.cells:,} cells, {reserve.outputs:,} rows of logits"
     if (times := copies(placement, options, build)) > 1:
@@ -157,19 +172,26 @@ def _compute(
 
 def compute_interval(
     model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement, gpu: int, head: int,
-    each: float = 0.0,
+    each: float = 0.0, experts: float = 0.0,
 ) -> Interval:  # fmt: skip
     """One GPU's compute buffer with its 90 % interval. Graphs are replayed exactly; what is open is how Metal
     reorders them and what fused operations keep alive (a few buffers of one row a token more), and for layers left
-    with the host, recurrent layers before their operation was fused and MLA with an indexer, what is copied."""
-    size = gpu_compute(model, options, build, placement, gpu, head_bytes=head, weight_bytes=each)
-    return _doubted(size, _is_loose(model, build) or HOST in placement.layers)
+    with the host, experts likewise where no header tells their types, recurrent layers before their operation was
+    fused and MLA with an indexer, what is copied (`each` bytes an element, `experts` of theirs). Recurrent layers
+    that the graph here does not follow are widest."""
+    size = gpu_compute(
+        model, options, build, placement, gpu, head_bytes=head, weight_bytes=each, expert_bytes=experts
+    )
+    unseen = not gpu and options.n_cpu_moe > 0 and model.stored_bytes is None
+    loose = _is_loose(model, build) or unseen or HOST in placement.layers
+    return _doubted(size, loose, unknown=_is_unknown(model))
 
 
 def host_interval(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placement: Placement) -> Interval:
     """The host's compute buffer with its 90 % interval."""
     split = not placement.whole and any(layer != HOST for layer in placement.layers)
-    return _doubted(host_compute(model, options, build, placement), _is_loose(model, build) or split)
+    size = host_compute(model, options, build, placement)
+    return _doubted(size, _is_loose(model, build) or split, unknown=_is_unknown(model))
 
 
 def _is_loose(model: ModelSpec, build: BuildRules) -> bool:
@@ -179,8 +201,17 @@ def _is_loose(model: ModelSpec, build: BuildRules) -> bool:
     )
 
 
-def _doubted(size: int, loosely: bool) -> Interval:
-    below, above = (75, 140) if loosely else (97, 118)
+def _is_unknown(model: ModelSpec) -> bool:
+    """Whether recurrent layers work in a way that the graph here does not follow (RWKV, Lightning Attention)."""
+    return any(
+        layer.mixer.kind is AttentionKind.RECURRENT and layer.mixer.recurrence is Recurrence.OTHER
+        for layer in graph_shape(model).layers
+    )
+
+
+def _doubted(size: int, loosely: bool, *, unknown: bool = False) -> Interval:
+    """The interval of a size: half to four times of what is not followed (a RWKV-7 file printed 3.5 times)."""
+    below, above = (50, 400) if unknown else (75, 140) if loosely else (97, 118)
     return Interval(size * below // 100, size, size * above // 100 + MIB)
 
 

@@ -155,6 +155,10 @@ class GraphBuilder:
         if ends:
             rows = (self.shape.hidden, self.reserve.outputs)
             mixed, residual = g.new(rows, mixed, self.out_ids), g.new(rows, residual, self.out_ids)
+            normed = g.new(rows, normed, self.out_ids) if layer.norms == 1 else normed
+        if layer.norms == 1:  # attention and the rest side by side on one norm (src/models/command-r.cpp)
+            beside = g.inplace(self._forward(normed, layer.forward), residual, op="add")
+            return g.inplace(beside, mixed, op="add")
         if layer.norms == 4:
             mixed = self.norm(mixed)
         joined = g.inplace(mixed, residual, op="add")

@@ -63,10 +63,12 @@ def gpu_compute(
     *,
     head_bytes: int,
     weight_bytes: float = 0.0,
+    expert_bytes: float = 0.0,
 ) -> int:
-    """One GPU's compute buffer. Where layers stay with the host the first GPU computes large batches for them
-    too, on copies of their weights, of `weight_bytes` an element; `head_bytes` are those of an output layer that
-    stayed there."""
+    """One GPU's compute buffer. Where layers, or experts of any GPU's layers, stay with the host, the first GPU
+    computes large batches for them too, on copies of their weights, of `weight_bytes` an element, experts'
+    `expert_bytes` (0: the same); `head_bytes` are those of an output layer that stayed there."""
+    each = (weight_bytes, expert_bytes or weight_bytes)
     shape, reserve = graph_shape(model), reservation(model, options, build)
     own = placement.on(gpu)
     if gpu == 0 and build.offloads:
@@ -75,7 +77,12 @@ def gpu_compute(
         return 0
     head_moves = placement.output == HOST and gpu == 0 and reserve.outputs >= _OFFLOAD_ROWS
     part = Part(
-        tuple(_held(shape.layers[n], n, options, placement, reserve, weight_bytes) for n in own),
+        tuple(
+            _elsewhere(shape.layers[n], n, options, reserve)
+            if gpu
+            else _held(shape.layers[n], n, options, placement, reserve, each)
+            for n in own
+        ),
         first=not own or own[0] == 0,
         last=placement.output == gpu or head_moves,
         head_copy_bytes=head_bytes if head_moves else 0,
@@ -85,15 +92,26 @@ def gpu_compute(
 
 
 def _held(
-    layer: LayerShape, number: int, options: LlamaCppOptions, placement: Placement, reserve: Reserve, each: float
-) -> LayerShape:
+    layer: LayerShape, number: int, options: LlamaCppOptions, placement: Placement, reserve: Reserve,
+    each: tuple[float, float],
+) -> LayerShape:  # fmt: skip
     """The layer with what is copied over for it: all its matrices, its experts, or nothing."""
+    weights, experts = each
     if reserve.tokens < _OFFLOAD_ROWS:
         return layer
     if placement.layers[number] == HOST:
         keys, values = _cache_sizes(layer, options, reserve)
-        return replace(layer, copied=each, copied_experts=each, copied_keys=keys, copied_values=values)
-    return replace(layer, copied_experts=each) if number < options.n_cpu_moe else layer
+        return replace(layer, copied=weights, copied_experts=experts, copied_keys=keys, copied_values=values)
+    return replace(layer, copied_experts=experts) if number < options.n_cpu_moe else layer
+
+
+def _elsewhere(layer: LayerShape, number: int, options: LlamaCppOptions, reserve: Reserve) -> LayerShape:
+    """The layer on a GPU behind the first, which leaves experts on the host to the first: the scheduler gives an
+    operation on host weights to the first backend that takes it (ggml/src/ggml-backend.cpp,
+    ggml_backend_sched_backend_id_from_cur)."""
+    if number >= options.n_cpu_moe or reserve.tokens < _OFFLOAD_ROWS:
+        return layer
+    return replace(layer, forward=replace(layer.forward, experts=0, used=0, expert_inner=0, apart=False))
 
 
 def _cache_sizes(layer: LayerShape, options: LlamaCppOptions, reserve: Reserve) -> tuple[int, int]:

@@ -17,6 +17,7 @@ class Recurrence(Enum):
     DELTA_NET = "gated delta net"
     SCAN = "selective scan"
     CONVOLUTION = "short convolution"
+    OTHER = "RWKV or Lightning Attention"  # whose graph is not followed here
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +63,10 @@ class FeedForward:
 
 @dataclass(frozen=True, slots=True)
 class LayerShape:
-    """One layer: `norms` is how many norms stand around its two halves (2, or 4 with norms behind them). Where its
-    weights (or its experts) lie with the host, each matrix is copied over for the moment that it is needed:
-    `copied` (`copied_experts`) are bytes an element then, and `copied_keys` and `copied_values` those of its
-    cache, which is copied over for the moment of attention."""
+    """One layer: `norms` is how many norms stand around its two halves (2, 4 with norms behind them, or 1 where
+    both take what one norm makes). Where its weights (or its experts) lie with the host, each matrix is copied
+    over for the moment that it is needed: `copied` (`copied_experts`) are bytes an element then, `copied_keys` and
+    `copied_values` those of its cache, which is copied over for the moment of attention."""
 
     mixer: Mixer
     forward: FeedForward
@@ -115,7 +116,9 @@ def graph_shape(model: ModelSpec) -> GraphShape:
     groups = {layer: group for group in model.layer_groups for layer in group.layers if not _beside(group)}
     for number in range(model.num_layers):
         parts = by_layer.get(number, [])
-        layers.append(LayerShape(_mixer(model, groups.get(number), parts), _forward(model, parts), _norms(parts)))
+        layers.append(
+            LayerShape(_mixer(model, groups.get(number), parts), _forward(model, parts), _norms(model, parts))
+        )
     family = model.family.lower()
     return GraphShape(
         hidden=model.hidden_size,
@@ -189,7 +192,9 @@ def _recurrence(parts: list[ParameterGroup]) -> Recurrence:
     if any(name.endswith(("conv.in_proj", "shortconv.in_proj")) for name in names):
         return Recurrence.CONVOLUTION
     scans = any(name.rpartition(".")[2] in _SCAN_IN for name in names)
-    return Recurrence.SCAN if scans else Recurrence.DELTA_NET
+    if scans:
+        return Recurrence.SCAN
+    return Recurrence.DELTA_NET if any("conv1d" in name for name in names) else Recurrence.OTHER
 
 
 def _forward(model: ModelSpec, parts: list[ParameterGroup]) -> FeedForward:
@@ -222,10 +227,14 @@ def _marked(model: ModelSpec, marks: tuple[str, ...]) -> bool:
     return any(mark in letters for mark in marks)
 
 
-def _norms(parts: list[ParameterGroup]) -> int:
+def _norms(model: ModelSpec, parts: list[ParameterGroup]) -> int:
     """Norms as wide as the model; a config's reader counts them in one group, a GGUF header one by one."""
     wide = [part for part in parts if part.role is Role.NORM and "q_" not in part.name and "k_" not in part.name]
-    return 4 if sum(part.copies for part in wide) >= 4 else 2
+    copies = sum(part.copies for part in wide)
+    if copies == 1 and not model.encoder_only:
+        roles = {part.role for part in parts}
+        return 1 if Role.ATTENTION in roles and roles & {Role.MLP, Role.EXPERT} else 2
+    return 4 if copies >= 4 else 2
 
 
 def _per_layer(model: ModelSpec) -> int:
