@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
@@ -61,15 +62,12 @@ class RoutedLlama(LlamaServer):
         """Have it stopped, in order. Raises EngineError."""
         post(url, "/models/unload", {"model": self.section}, timeout_s=timeout_s, key=key)
 
-    def process(self, router: EngineProcess, *, timeout_s: float = 2.0, key: str = "") -> EngineProcess | None:
-        """The model's own process among the router's children; None where there is none. Raises EngineError."""
-        argv = self._status(router.url, timeout_s, key).get("args")
-        if not isinstance(argv, list) or not all(isinstance(one, str) for one in argv):
-            raise EngineError("the router does not say how it starts its models")
+    def process(self, router: EngineProcess) -> EngineProcess | None:
+        """The model's own process: the router's child that was given its name. None where there is none."""
         for pid in processes.descendants(router.pid):
-            found = EngineProcess(pid, processes.start_of(pid) or "", tuple(argv), router.url, router.log)
-            if found.started and processes.same_command(found):
-                return found
+            argv, started = processes.command_of(pid), processes.start_of(pid)
+            if started is not None and ("--alias", self.section) in pairwise(argv):
+                return EngineProcess(pid, started, argv, router.url, router.log)
         return None
 
     def _status(self, url: str, timeout_s: float, key: str) -> Mapping[str, object]:

@@ -131,12 +131,17 @@ def _session(leader: int) -> list[int]:
 
 def same_command(process: EngineProcess) -> bool:
     """Whether it was started with the command that we remember; a script's interpreter may stand before it."""
+    argv = command_of(process.pid)
+    return _ends_with(argv, process.argv) if argv else _command_elsewhere(process)
+
+
+def command_of(pid: int) -> tuple[str, ...]:
+    """The argument vector of a process; empty where there is none, or no /proc."""
     try:
-        told = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode("utf-8", "surrogateescape")
+        told = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "surrogateescape")
     except OSError:
-        return _command_elsewhere(process)
-    argv = tuple(told.split("\0")[:-1])
-    return _ends_with(argv, process.argv)
+        return ()
+    return tuple(told.split("\0")[:-1])
 
 
 def _ends_with(argv: tuple[str, ...], ours: tuple[str, ...]) -> bool:

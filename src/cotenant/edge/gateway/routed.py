@@ -23,6 +23,7 @@ from cotenant.errors import EngineError
 ROUTER = "llama-server router"
 _FILE = "router.ini"
 _COMES_UP_S = 30.0
+_LEAVES_S = 10.0  # as long as the router itself waits (DEFAULT_STOP_TIMEOUT)
 
 
 class RouterHost:
@@ -62,10 +63,10 @@ class RouterHost:
         await asyncio.shield(load)  # whoever gives up must know whether it was begun
         end = time.monotonic() + _COMES_UP_S
         while time.monotonic() < end:
-            found = await asyncio.to_thread(driver.process, router, key=self.key)
+            found = await asyncio.to_thread(driver.process, router)
             if found is not None:
                 return found
-            if await asyncio.to_thread(driver.health, router.url, key=self.key) in (Health.UNWELL, Health.SILENT):
+            if await asyncio.to_thread(driver.health, router.url, key=self.key) is Health.UNWELL:
                 break
             await asyncio.sleep(0.02)
         raise EngineError("the router started no process for it")
@@ -75,32 +76,31 @@ class RouterHost:
         driver = self.driver(launch)
         load = self._loads.pop(driver.section, None)
         if load is not None:
-            await asyncio.wait({load})
-        with suppress(EngineError):  # it does not run, or the router does not
-            await asyncio.to_thread(driver.unload, self.url, key=self.key)
-        gone = (Health.SILENT, Health.UNWELL)
-        while self.url and await asyncio.to_thread(driver.health, self.url, key=self.key) not in gone:
+            await asyncio.gather(load, return_exceptions=True)
+        router, end = self.process, time.monotonic() + _LEAVES_S
+        if router is None:
+            return
+        with suppress(EngineError):  # it does not run, or the router does not answer
+            await asyncio.to_thread(driver.unload, router.url, timeout_s=_LEAVES_S, key=self.key)
+        while (found := await asyncio.to_thread(driver.process, router)) is not None:
+            if time.monotonic() > end:
+                processes.ask_to_stop(found, kill=True)
             await asyncio.sleep(0.02)
 
     async def _up(self) -> EngineProcess:
         """The router, with a preset file that has all there is."""
         wanted = preset([one for one in self._launches() if self.holds(one)])
         if self.process is None or not processes.alive(self.process):
-            self._write(wanted)
-            self._launch()
+            write_atomic(self._file, wanted.encode(), private=True)
+            self.process = self._launched()
             await self._answers()
         elif wanted != self._written:
-            self._write(wanted)
+            write_atomic(self._file, wanted.encode(), private=True)
             await asyncio.to_thread(call_json, self.url, "/models?reload=1", timeout_s=30.0, key=self.key)
-        if self.process is None:
-            raise EngineError("the router does not run")
+        self._written = wanted
         return self.process
 
-    def _write(self, text: str) -> None:
-        write_atomic(self._file, text.encode(), private=True)
-        self._written = text
-
-    def _launch(self) -> None:
+    def _launched(self) -> EngineProcess:
         if self.process is not None:
             self._journal.drop(self.process)
         with socket.socket() as one:
@@ -108,9 +108,10 @@ class RouterHost:
             port = int(one.getsockname()[1])
         command = router_command(self._file, port, self._devices(), key=self.key)
         log = self._journal.log_of("llama-router")
-        self.process = processes.launch(command, url=f"http://127.0.0.1:{port}", log=log)
-        self._journal.put(Entry(ROUTER, self.process, self.key))
-        self._log.event("router_started", pid=self.process.pid)
+        found = processes.launch(command, url=f"http://127.0.0.1:{port}", log=log)
+        self._journal.put(Entry(ROUTER, found, self.key))
+        self._log.event("router_started", pid=found.pid)
+        return found
 
     def _devices(self) -> list[int]:
         return sorted({card for one in self._launches() if self.holds(one) for card in one.devices})
