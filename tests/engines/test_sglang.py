@@ -21,9 +21,12 @@ from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.memory_terms import replica_memory
 from cotenant.estimation.pool import room_of
 from cotenant.estimation.runtime import runtime
+from cotenant.estimation.token_tables import table_slots
 from cotenant.units import GIB, MIB
 
 A100, H100, H200, T4, B200 = (find_gpu(name) for name in ("A100-80GB-SXM", "H100-80GB-SXM", "H200", "T4", "B200"))
+
+RULES = SGLANG.rules(Version.parse("0.5.9"))
 
 
 @pytest.mark.parametrize(
@@ -148,6 +151,41 @@ def test_the_table_of_token_numbers_stands_beside_the_budget(spec):
     )  # fmt: skip
     table = memory.stages[0].runtime.outside.value - without.stages[0].runtime.outside.value
     assert table / GIB == pytest.approx(0.254, abs=0.002)
+
+
+def _outside(model, **given):
+    settings = EngineSettings(max_model_len=32768, **given)
+    memory = replica_memory(
+        model, A100, settings, engine=SGLANG, version=Version.parse("0.5.9"), format=find_format("bf16")
+    )
+    return memory.stages[0].runtime.outside
+
+
+def test_a_table_that_is_not_told_grows_with_the_pool_alone(spec):
+    """int(tokens / context x 512) rows, 2,048 to 4,096: where no more than four contexts fit, exactly 2,048."""
+    model = spec("Qwen/Qwen2.5-7B-Instruct")
+    small = replace(model, layer_groups=tuple(replace(g, kv_heads=28) for g in model.layer_groups))
+    row = 4 * 32768
+    for one, most in ((small, 2048), (model, 4096)):
+        rows = table_slots(
+            EngineSettings(max_model_len=32768), cache_layout(one, EngineSettings(), RULES.cache), RULES,
+            Interval.exact(16 * GIB),
+        )  # fmt: skip
+        assert (rows.low, rows.value, rows.high) == (2048, 2048, most)
+    told, other = (_outside(model, max_num_seqs=slots, enforce_eager=True) for slots in (8, 108))
+    assert other.value - told.value == other.low - told.low == 100 * row
+
+
+def test_graphs_index_as_many_tokens_as_the_longest_sequence(spec):
+    """FlashInfer's kv_indices of 64 requests of 32,768 tokens: 8 MiB in four bytes each."""
+    model = spec("Qwen/Qwen2.5-7B-Instruct")
+    few = SGLANG.rules(Version.parse("0.5.9")).runtime
+    sizes = [
+        runtime(model, A100, EngineSettings(max_model_len=tokens, max_num_seqs=64, max_graph_batch=64), few,
+                slots=Interval.exact(0)).outside.value
+        for tokens in (0, 32768)
+    ]  # fmt: skip
+    assert sizes[1] - sizes[0] == pytest.approx(4 * 64 * 32767, abs=0)
 
 
 def test_a_cap_in_tokens_makes_the_pool_exact(spec):

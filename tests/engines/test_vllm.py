@@ -144,9 +144,10 @@ def test_the_second_runner_came_by_and_by(model):
 
 def test_samplers_by_version():
     bytes_each = {
-        v: VLLM.rules(Version.parse(v)).profile.logit_bytes for v in ("0.8.5", "0.11.2", "0.12.0", "0.16.0")
+        v: VLLM.rules(Version.parse(v)).profile.logit_bytes
+        for v in ("0.8.5", "0.11.2", "0.12.0", "0.16.0", "0.17.0")
     }
-    assert bytes_each == {"0.8.5": 38.0, "0.11.2": 14.0, "0.12.0": 38.0, "0.16.0": 14.0}
+    assert bytes_each == {"0.8.5": 38.0, "0.11.2": 14.0, "0.12.0": 38.0, "0.16.0": 38.0, "0.17.0": 14.0}
 
 
 def test_cards_before_ampere_stayed_on_v0(model):

@@ -106,16 +106,15 @@ class PoolRules:
 class CacheRules:
     """How the KV pool is cut into pages.
 
-    `block_size` and `latent_block_size` (MLA) are tokens a block. `hybrid`: layers that forget (windows,
-    chunks) get pages of their own and give them back; else every attention layer is reserved as if it kept
-    all tokens; `hybrid_chunks`: also where some layers attend to chunks. Hybrid layers are dealt into groups of
-    equal size: the smallest kind's number of layers, or the largest's where that is below `padding_ratio` times
-    the smallest. A windowed layer keeps the window
-    and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow in steps of
-    `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks` of a state,
-    and with `draft_states` one more for each token that a draft proposes. Where prefixes are cached (unasked with
-    `caches_states`) it holds `cached_states` more, or the state behind every block for the architectures of
-    `every_state`, in blocks of whole scans.
+    `block_size` and `latent_block_size` (MLA) are tokens a block. `hybrid`: layers that forget (windows, chunks)
+    get pages of their own and give them back; else every attention layer is reserved as if it kept all tokens;
+    `hybrid_chunks`: also where some layers attend to chunks. Hybrid layers are dealt into groups of equal size:
+    the smallest kind's number of layers, or the largest's where that is below `padding_ratio` times the smallest.
+    A windowed layer keeps the window and `batches_in_flight` x max_num_batched_tokens more. Attention blocks grow
+    in steps of `state_alignment` tokens until a recurrent state fits in a page; a sequence holds `state_blocks`
+    of a state, and with `draft_states` one more for each token that a draft proposes. Where prefixes are cached
+    (unasked with `caches_states`) it holds `cached_states` more, or the state behind every block for the
+    architectures of `every_state`, in blocks of whole scans.
     `stored_dtype`: a cache of dtype auto takes the checkpoint's own where that names one.
     `rest_on_last_stage`: layers that do not divide over pipeline stages all go to the last one.
     `checks_whole_model`: at start every stage's room is held against one longest sequence of all layers.
@@ -125,8 +124,7 @@ class CacheRules:
     for each of both; a sequence takes of every pool, and the first that is full decides.
     `own_windows`: only these architectures' windows have such a pool (None: all); others keep every token.
     `latent_heads_width`: MLA is cached expanded, a key and a value of that width for every head (0: as it is).
-    `sparse_fp8_bytes`: a row of sparse MLA in fp8: 512 values, 4 scales in fp32 and 64 rotary elements in bf16 (0:
-    as wide as any fp8 row, with one scale).
+    `sparse_fp8_bytes`: a row of sparse MLA in fp8: 512 values, 4 scales in fp32, 64 rotary in bf16 (0: one scale).
     `packing`: how DeepSeek-V4's compressed rows, its window and its compressors' sums share blocks.
     """
 
@@ -211,21 +209,20 @@ class ProfileRules:
 class RuntimeRules:
     """What CUDA, NCCL and graphs take, and what of it the budget pays.
 
-    `context_in_budget`, `communicators_in_budget`: charged to the engine's own budget (else they stand beside
-    it). `graphs_in_budget`: an estimate of CUDA graphs is subtracted before the pool is sized (else graphs
-    come on top, past the budget). `others_in_budget`: memory of other processes is charged to the newcomer.
-    `start_check`: refuses to start unless the whole budget is free at start. `graph_modes` graphs are
-    captured per size, up to `largest_graph` tokens; `graph_sizes` are those that there are.
-    `graph_slots`: how many times max_num_seqs the largest may be (None: whatever the slots are; 1: the next size
-    that holds them all). `graph_sets`: architectures with sizes of their own, whatever the slots are.
-    `piecewise`: every layer's part is a graph of its own. `adapter_graphs`: a second set where there are adapters.
-    `graphs_hold_states`: graphs are captured only where the pool has a block of state for each of max_num_seqs.
-    `graphs_estimated`: what is subtracted is an extrapolation from two captures, not what graphs take.
+    `context_in_budget`, `communicators_in_budget`: charged to the engine's own budget (else beside it).
+    `graphs_in_budget`: an estimate of CUDA graphs is subtracted before the pool is sized (else they come on top),
+    `graphs_estimated`: extrapolated from two captures. `others_in_budget`: memory of other processes is charged
+    to the newcomer. `start_check`: refuses to start unless the whole budget is free. `graph_modes` graphs are
+    captured per size of `graph_sizes`, up to `largest_graph` tokens. `graph_slots`: how many times max_num_seqs
+    the largest may be (None: any; 1: the next size that holds them). `graph_sets`: architectures with sizes of
+    their own. `piecewise`: every layer's part is a graph of its own. `adapter_graphs`: a second set where there
+    are adapters. `graphs_hold_states`: only where the pool has a state for each of max_num_seqs.
     `graph_slack_bytes`: how much more they have been seen to take. `prefill_sizes`: sizes of prefill that are
-    captured too, up to a batch, each `prefill_bytes` (models with MLA: `latent_prefill_bytes` together).
-    `copy_bytes`: what graphs may take more for each request of the largest one and each copy of attention.
-    `slot_bytes`: a table kept for each (slot x token of max_model_len), past the budget. `libraries`: what its
-    kernels and workspaces take, where that is more than PyTorch's own.
+    captured too, up to a batch, each `prefill_bytes` (MLA: `latent_prefill_bytes` in all). `copy_bytes`: what
+    graphs may take more for each request of the largest one and each copy of attention. `slot_bytes`: a table
+    kept for each (slot x token of max_model_len), past the budget; `default_slots`: fewest and most, where they
+    are not told. `index_bytes`: of another for (tokens of the largest graph x max_model_len), from a backend that
+    counts in pages to the widest. `libraries`: kernels that take more than PyTorch's own.
     """
 
     context_in_budget: bool
@@ -242,6 +239,8 @@ class RuntimeRules:
     adapter_graphs: bool = False
     graphs_hold_states: bool = False
     slot_bytes: int = 0
+    default_slots: tuple[int, int] = (0, 0)
+    index_bytes: tuple[int, int, int] | None = None
     graphs_estimated: bool = False
     graph_slack_bytes: int = 0
     prefill_sizes: tuple[int, ...] = ()

@@ -168,6 +168,10 @@ def _rules(release: _Release) -> MemoryRules:
             # captured prefill, others 0.26 and less, DeepSeek 5 to 6 for its first graph (issue 16143)
             graph_slack_bytes=2 * GIB if release >= (0, 5, 12) else 512 * MIB,
             slot_bytes=4,  # req_to_token: int32 (memory_pool.py)
+            # kv_indices or a page table, and a mask of a byte (layers/attention: init_cuda_graph_state); FA3 has
+            # four bytes a page, FlashInfer five a token, Triton nine since 0.5
+            index_bytes=(0, 4, 9 if release >= (0, 5) else 5),
+            default_slots=(_REQUESTS, 4096 if release >= (0, 3) else 5120),
         ),
         has_cache_bytes=False,
         has_cache_tokens=True,

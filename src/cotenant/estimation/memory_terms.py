@@ -39,6 +39,7 @@ from cotenant.estimation.loading import beside_weights, held_format, made_while_
 from cotenant.estimation.pool import Room, capped, room_of
 from cotenant.estimation.runtime import Runtime, runtime
 from cotenant.estimation.speculation import served_model
+from cotenant.estimation.token_tables import table_slots
 from cotenant.estimation.untied import untied
 from cotenant.estimation.weights import StageWeights, stage_weights, weights_per_rank
 from cotenant.units import format_gib
@@ -197,13 +198,10 @@ def terms_of(frame: Frame, resolved: EngineSettings) -> tuple[StageTerms, ...]:
     """The terms of every stage in that frame, under resolved settings that differ in lengths, slots and batch."""
     model, rules, profile = frame.model, frame.rules, frame.profile
     ranks, stages = resolved.tensor_parallel_size, resolved.pipeline_parallel_size
-    common = _as_measured(
-        runtime(model, frame.gpu, resolved, rules.runtime, reserves_graphs=profile.reserves_graphs),
-        frame.measured,
-    )
     inside, spare = rules.pool.activations_inside, given_back(model, resolved, profile)
     found = []
     for stage in range(stages):
+        common = _as_measured(_runtime(frame, resolved, stage), frame.measured)
         shared = _with_adapters(common, model, resolved, rules, stage)
         active = activations(model, resolved, profile, last_stage=stage == stages - 1)
         active = scaled_term(active, "activations", frame.measured)
@@ -213,6 +211,18 @@ def terms_of(frame: Frame, resolved: EngineSettings) -> tuple[StageTerms, ...]:
         beyond = shared.outside if inside else active.bytes + shared.outside
         found.append(StageTerms(weights, active, shared, frame.loading[stage], own, beyond, first, spare))
     return tuple(found)
+
+
+def _runtime(frame: Frame, resolved: EngineSettings, stage: int) -> Runtime:
+    """The runtime of a rank of that stage, with rows of a token table where the engine keeps one."""
+    slots = None
+    if frame.rules.runtime.slot_bytes:
+        left = frame.capacity - frame.weights[stage * resolved.tensor_parallel_size].bytes
+        slots = table_slots(resolved, frame.layout, frame.rules, left, stage)
+    return runtime(
+        frame.model, frame.gpu, resolved, frame.rules.runtime,
+        reserves_graphs=frame.profile.reserves_graphs, slots=slots,
+    )  # fmt: skip
 
 
 def opened(frame: Frame, resolved: EngineSettings, terms: tuple[StageTerms, ...]) -> ReplicaMemory:

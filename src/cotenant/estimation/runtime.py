@@ -71,10 +71,17 @@ _CACHE: IdentityCache[Runtime] = IdentityCache(4096)
 
 
 def runtime(
-    model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, rules: RuntimeRules, *, reserves_graphs: bool = True
+    model: ModelSpec,
+    gpu: GpuSpec,
+    settings: EngineSettings,
+    rules: RuntimeRules,
+    *,
+    reserves_graphs: bool = True,
+    slots: Interval | None = None,
 ) -> Runtime:
     """The runtime term of one rank, from resolved settings. `reserves_graphs`: false where the model's runner
-    leaves the graphs out of a budget that pays for them otherwise."""
+    leaves the graphs out of a budget that pays for them otherwise. `slots`: rows of the token tables (None: as
+    many as max_num_seqs)."""
     linked = (gpu.link_bandwidth or 0) >= _LINKED
     libraries = rules.libraries or _libraries(gpu)
     key = (
@@ -83,10 +90,10 @@ def runtime(
         settings.enforce_eager, settings.speculation and settings.speculation.tokens, settings.max_graph_batch,
         settings.max_model_len if rules.slot_bytes else 0,
         settings.max_num_batched_tokens if rules.prefill_sizes or rules.piecewise else 0, reserves_graphs,
-        settings.adapters is not None,
+        settings.adapters is not None, slots,
     )  # fmt: skip
     return _CACHE.get(
-        (model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries, reserves_graphs)
+        (model, rules), key, lambda: _runtime(model, settings, rules, linked, libraries, reserves_graphs, slots)
     )
 
 
@@ -98,7 +105,7 @@ def _libraries(gpu: GpuSpec) -> Interval:
 
 def _runtime(
     model: ModelSpec, settings: EngineSettings, rules: RuntimeRules, linked: bool, libraries: Interval,
-    reserves_graphs: bool,
+    reserves_graphs: bool, slots: Interval | None,
 ) -> Runtime:  # fmt: skip
     paid = rules.graphs_in_budget and reserves_graphs
     inside, beside, on_top = [libraries], list[Interval](), list[Interval]()
@@ -114,13 +121,19 @@ def _runtime(
     graphs = _graphs(model, settings, rules, estimated=paid and rules.graphs_estimated)
     if graphs is not None:
         (inside if paid else on_top).append(graphs)
+    if graphs is not None and rules.index_bytes is not None:
+        on_top.append(_graph_indices(settings, rules.index_bytes))
     if rules.slot_bytes:
-        on_top.append(_slot_table(settings, rules))
+        on_top.append(_slot_table(settings, rules, slots))
     why = "CUDA context, kernels"
     why += ", communicators" if group > 1 else ""
     why += "" if graphs is None else f", {graph_count(settings, rules, model.architecture)} CUDA graphs"
     why += "" if graphs is None or paid else " (on top of the budget)"
-    why += f", token tables of {settings.max_num_seqs or 1:,} slots" if rules.slot_bytes else ""
+    why += (
+        f", token tables of {slots.value if slots else settings.max_num_seqs or 1:,} slots"
+        if rules.slot_bytes
+        else ""
+    )
     return Runtime(total(inside), total((*beside, *on_top)), total(beside), why)
 
 
@@ -160,10 +173,21 @@ def _slot_limit(settings: EngineSettings, rules: RuntimeRules) -> int:
     return min(rules.largest_graph, most)
 
 
-def _slot_table(settings: EngineSettings, rules: RuntimeRules) -> Interval:
-    """A row of token numbers a slot. Slots that are not told may be up to twice as many in a large pool."""
-    size = rules.slot_bytes * (settings.max_num_seqs or 1) * (settings.max_model_len or 1)
-    return Interval(size, size, 2 * size)
+def _slot_table(settings: EngineSettings, rules: RuntimeRules, slots: Interval | None) -> Interval:
+    """A row of token numbers a slot."""
+    row, rows = (
+        rules.slot_bytes * (settings.max_model_len or 1),
+        slots or Interval.exact(settings.max_num_seqs or 1),
+    )
+    return Interval(row * rows.low, row * rows.value, row * rows.high)
+
+
+def _graph_indices(settings: EngineSettings, bytes_each: tuple[int, int, int]) -> Interval:
+    """Where a token of the largest graph finds its sequence's: as long as the longest, as a graph's inputs are."""
+    drafted = settings.speculation.tokens if settings.speculation else 0
+    entries = _largest(settings) * (1 + drafted) * (settings.max_model_len or 1)
+    low, value, high = (entries * size for size in bytes_each)
+    return Interval(low, value, high)
 
 
 def _graphs(

@@ -134,9 +134,10 @@ def _packing(release: Release) -> Packing:
 
 def _profile_rules(release: Release) -> ProfileRules:
     """0.8 to 0.11 sampled with FlashInfer where it was installed, as it is in the official image of 0.9.1 on and a
-    requirement since 0.11.1; 0.12 made it an opt-in, so the sort came back until the Triton kernel of 0.16;
-    FlashInfer is the default again since 0.21, and the native draw that is warmed after it has the same peak."""
-    triton, maybe = release >= (0, 16), (0, 9, 1) <= release < (0, 11, 1)
+    requirement since 0.11.1; 0.12 made it an opt-in, so the sort came back until the Triton kernel of 0.17
+    (v1/sample/ops/topk_topp_triton.py; 0.16.0 has none); FlashInfer is the default again since 0.21, and the native
+    draw that is warmed after it has the same peak."""
+    triton, maybe = release >= (0, 17), (0, 9, 1) <= release < (0, 11, 1)
     in_place = triton or (0, 11, 1) <= release < (0, 12)
     return ProfileRules(
         logit_bytes=_IN_PLACE if in_place else _SORTING,
