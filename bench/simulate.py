@@ -249,7 +249,7 @@ def _needs_numba() -> None:
     try:
         import numba  # noqa: F401
     except ImportError:
-        raise CannotRunError("numba is not installed: pip install 'cotenant[fast]'") from None
+        raise CannotRunError("numba is not installed: pip install '.[fast]'") from None
 
 
 if __name__ == "__main__":
