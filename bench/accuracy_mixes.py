@@ -15,8 +15,10 @@ def element_bytes(row: Row) -> float:
 
 
 def expert_bytes(row: Row) -> float:
-    """Those of an element of the experts' last matrix, which most mixes give more bits in some layers."""
-    return largest_of_mix((row["model"].get("quant") or "").strip(), "ffn_down") or 0.0
+    """Those of an element of the experts' last matrix, which most mixes give more bits in some layers. Makers' own
+    mixes (Q5_K_XL) give it at least what the one of their size (Q5_K_M) does."""
+    mix = (row["model"].get("quant") or "").strip().upper().removeprefix("UD-")
+    return largest_of_mix(re.sub(r"_XX?L$", "_M", mix), "ffn_down") or 0.0
 
 
 def head_bytes(row: Row) -> int:
