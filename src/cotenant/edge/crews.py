@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -50,9 +52,11 @@ class Processes:
 
 
 def _calm() -> None:
-    """Ctrl-C is for whoever started this, with whom it ends."""
+    """Ctrl-C is for whoever started this, with whom it ends; at its own end it takes nothing apart that the system
+    takes back anyway."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    atexit.register(os._exit, 0)
 
 
 @contextmanager

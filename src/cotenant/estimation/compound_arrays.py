@@ -17,6 +17,7 @@ from cotenant.estimation.roofline import Roofline
 from cotenant.estimation.sequence_limit import P999
 from cotenant.estimation.service import MOST, Service, Steady
 from cotenant.estimation.service_core import SINGLE
+from cotenant.estimation.sizing import ReservedBytes
 from cotenant.estimation.step_constants import INTERFERENCE, NORM
 
 _POISSON_SUMS = 600  # means beyond are no sums (`compound.poisson_quantile`)
@@ -122,4 +123,7 @@ def _weights(held: Mixture) -> tuple[Any, Any]:
 def _sizes(held: Mixture, sequence_bytes: SequenceBytes) -> Any:
     import numpy as np
 
-    return np.array([sequence_bytes(round(one.tokens) or 1) for one in held.held], np.float64)
+    lengths = [round(one.tokens) or 1 for one in held.held]
+    if isinstance(sequence_bytes, ReservedBytes):
+        return np.array(sequence_bytes.of_all(lengths), np.float64)
+    return np.array(list(map(sequence_bytes, lengths)), np.float64)

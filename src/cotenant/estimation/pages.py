@@ -6,6 +6,7 @@ in the same bytes (vLLM, v1/kv_cache_interface.py).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -51,6 +52,12 @@ class PageGroup:
         if self.kind is AttentionKind.CHUNKED and self.window is not None:
             return -(-min(self.window + in_flight, tokens) // self.block_size)
         return -(-tokens // self.block_size)
+
+    def blocks_of(self, lengths: Sequence[int], in_flight: int) -> list[int]:
+        """The same for many sequences."""
+        if self.kind in KEEPS_ALL:
+            return [-(-tokens // self.block_size) for tokens in lengths]
+        return [self.blocks(tokens, in_flight) for tokens in lengths]
 
     def needed(self, tokens: int, stage: int) -> float:
         """Bytes that the stage's layers of this group need for one sequence, rounded to blocks."""

@@ -79,6 +79,16 @@ class ReservedBytes:
         """Bytes for one sequence of `tokens`."""
         return self.layout.sequence_bytes(tokens, self.batched_tokens)
 
+    def of_all(self, lengths: Sequence[int]) -> list[int]:
+        """The same for many sequences, a group of layers at a time."""
+        layout = self.layout
+        in_flight = layout.batch_factor * self.batched_tokens
+        each = [group.blocks_of(lengths, in_flight) for group in layout.groups]
+        if not each:
+            return [0] * len(lengths)
+        blocks = map(max, *each) if layout.apart and len(each) > 1 else map(sum, zip(*each, strict=True))
+        return [count * layout.block_bytes[0] for count in blocks]
+
 
 def reserved_bytes(
     model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, *, engine: EngineRules, version: Version

@@ -80,7 +80,8 @@ class _Filling:
         ways = space.problem.candidates
         claims = np.array([min(ways[seat.request][each].claim_bytes for each in seat.options) for seat in seats])
         self._claims = np.maximum(claims, 1).astype(np.float64)
-        by_offer = {site.offer: np.array([seat.offer == site.offer for seat in seats]) for site in space.sites}
+        offers = np.array([seat.offer for seat in seats], np.int64)
+        by_offer = {site.offer: np.flatnonzero(offers == site.offer) for site in space.sites}
         self._here = [by_offer[site.offer] for site in space.sites]
         order = np.argsort(self._requests, kind="stable")
         ends = np.cumsum(np.bincount(self._requests, minlength=len(space.problem.names)))
@@ -133,11 +134,14 @@ class _Filling:
             if left.counts[site] <= 0:
                 continue
             price = self._price(site)
-            values: Any = np.where(self._here[site] & (self._ranks <= left.counts[site]), left.values, 0.0)
-            densest = float((values / self._claims).max(initial=0.0))
+            here = self._here[site]
+            mine: Any = np.where(self._ranks[here] <= left.counts[site], left.values[here], 0.0)
+            densest = float((mine / self._claims[here]).max(initial=0.0))
             if densest * self._space.sites[site].room_bytes <= ratio * price:
                 continue
-            found = self._searches[site].best(values, ratio * price + _TOLERANCE * price, limit=_NODES)
+            values: Any = np.zeros(len(left.values))
+            values[here] = mine
+            found = self._searches[site].best(values, ratio * price + _TOLERANCE * price, limit=_NODES, alone=True)
             if found.patterns:
                 best = found.patterns[-1]
                 ratio = ratios[site] = float(sum(values[list(best.seats)])) / price
@@ -158,7 +162,7 @@ class _Filling:
                 return None
             values: Any = np.where(self._ranks > 1, 0.0, left.values)
             values[list(open_)] = above
-            found = self._searches[pattern.site].best(values, above * (len(open_) - 0.5), limit=_NODES)
+            found = self._searches[pattern.site].best(values, above * (len(open_) - 0.5), limit=_NODES, alone=True)
             if not found.patterns:
                 return None
             group.append(found.patterns[-1])

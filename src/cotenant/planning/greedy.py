@@ -29,9 +29,12 @@ def _smallest_claim(problem: Problem, request: int) -> int:
 
 
 def _best_assignment(problem: Problem, loads: Loads, request: int) -> Assignment | None:
-    """The way that adds least cost now, then the one that takes least memory."""
+    """The way that adds least cost now, then the one that takes least memory: of those that cost nothing more the
+    first by memory."""
     best: tuple[tuple[float, int, int], Assignment] | None = None
-    for number, candidate in enumerate(problem.candidates[request]):
+    ways = problem.candidates[request]
+    for number in sorted(range(len(ways)), key=lambda each: (ways[each].claim_bytes * ways[each].ranks, each)):
+        candidate = ways[number]
         cards = find_cards(problem, loads, candidate)
         if cards is None:
             continue
@@ -40,6 +43,8 @@ def _best_assignment(problem: Problem, loads: Loads, request: int) -> Assignment
         key = (round(cost, 9), candidate.claim_bytes * candidate.ranks, number)
         if best is None or key < best[0]:
             best = (key, Assignment(candidate, cards))
+        if best[0][0] <= 0:
+            break
     return best[1] if best else None
 
 

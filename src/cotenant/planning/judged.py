@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from cotenant.domain.demand import Demand
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
@@ -15,32 +13,24 @@ from cotenant.planning.served import Precision, Served
 
 class Judged:
     """Called, it gives the estimate of one replica with these settings, alone on a card of its offer; always the
-    same object. It travels to other processes without what it is an estimate of, which `bind` gives back."""
+    same object. `precision` tells which of the model's on that card it is of."""
 
-    __slots__ = ("_demand", "_made", "_of", "_precision", "_settings")
+    __slots__ = ("_demand", "_made", "_of", "_settings", "precision")
 
     def __init__(
         self,
         settings: EngineSettings,
         demand: Demand,
         precision: Precision,
-        of: tuple[ModelRequest, GpuOffer, Served] | None = None,
+        of: tuple[ModelRequest, GpuOffer, Served],
         made: Estimate | None = None,
     ) -> None:
-        self._settings, self._demand, self._precision, self._of, self._made = settings, demand, precision, of, made
-
-    def __reduce__(self) -> tuple[type[Judged], tuple[EngineSettings, Demand, Precision]]:
-        return Judged, (self._settings, self._demand, self._precision)
-
-    def bind(self, request: ModelRequest, offer: GpuOffer, served: Mapping[Precision, Served]) -> None:
-        """Say what it is an estimate of: one of those precisions."""
-        self._of = (request, offer, served[self._precision])
+        self._settings, self._demand, self._of, self._made = settings, demand, of, made
+        self.precision = precision
 
     def __call__(self) -> Estimate:
         """Made now, where it is not made yet."""
         if self._made is None:
-            if self._of is None:
-                raise ValueError("an estimate that came from elsewhere is bound before it is looked at")
             self._made = judged(*self._of, self._settings, self._demand)
         return self._made
 

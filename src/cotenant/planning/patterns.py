@@ -85,9 +85,9 @@ class PatternSearch:
                 busy, patience = (one.busy, one.busy + one.slack) if self._problem.contention else (0.0, inf)
                 yield one.claim_bytes, busy, patience, one.overshoot_bytes, one.processes, option
 
-    def best(self, values: Sequence[float], floor: float, *, limit: int) -> Found:
-        """The patterns that raised the best value above `floor`, the best last."""
-        return self._search(values, floor, limit, every=False)
+    def best(self, values: Sequence[float], floor: float, *, limit: int, alone: bool = False) -> Found:
+        """The patterns that raised the best value above `floor`, the best last; `alone`: only that one."""
+        return self._search(values, floor, limit, every=False, alone=alone)
 
     def above(self, values: Sequence[float], floor: float, *, limit: int, keep: Keep = "smallest") -> Found:
         """Every pattern worth `floor` or more: of each set of seats that which claims least, that which is best in
@@ -129,12 +129,14 @@ class PatternSearch:
         rows.reverse()
         return rows
 
-    def _search(self, values: Sequence[float], floor: float, limit: int, *, every: bool) -> Found:
+    def _search(
+        self, values: Sequence[float], floor: float, limit: int, *, every: bool, alone: bool = False
+    ) -> Found:
         if self._room <= 0:
             return Found((), 0.0, 0, complete=True)
         core = compiled() if len(self._places) >= _COMPILE_FROM else None
         if core is not None:
-            return self._compiled(core, values, floor, limit, every=every)
+            return self._compiled(core, values, floor, limit, every=every, alone=alone)
         listed = values if isinstance(values, list) else list(map(float, values))
         groups = self._groups(listed, -1.0 if every else _EPSILON)
         bounds = self._bounds(groups)
@@ -185,9 +187,11 @@ class PatternSearch:
         visit(0, self._room, 0.0, 0.0, inf, most_processes, 0, ())
         complete = nodes <= limit
         most = floor if complete else bounds[0][-1]
-        return Found(tuple(map(self._pattern, found)), most, nodes, complete)
+        return Found(self._patterns(found, alone), most, nodes, complete)
 
-    def _compiled(self, core: Any, values: Sequence[float], floor: float, limit: int, *, every: bool) -> Found:
+    def _compiled(
+        self, core: Any, values: Sequence[float], floor: float, limit: int, *, every: bool, alone: bool = False
+    ) -> Found:
         """The same by `pattern_core`: the same nodes in the same order."""
         if self._arrays is None:
             self._arrays = PatternArrays(self._places, self._against, len(self._problem.names))
@@ -195,7 +199,10 @@ class PatternSearch:
             core, values, least=-1.0 if every else _EPSILON, room=self._room, load=self._load, unit=self._unit,
             floor=floor, limit=limit, every=every, tight=self._tight, most=self._sites[self._site].most_processes,
         )  # fmt: skip
-        return Found(tuple(map(self._pattern, chosen)), most, nodes, complete)
+        return Found(self._patterns(chosen, alone), most, nodes, complete)
+
+    def _patterns(self, chosen: list[Chosen], alone: bool) -> tuple[Pattern, ...]:
+        return tuple(map(self._pattern, chosen[-1:] if alone else chosen))
 
     def _pattern(self, chosen: Chosen) -> Pattern:
         triples = tuple((self._seats[seat], seat, option) for seat, option in chosen)

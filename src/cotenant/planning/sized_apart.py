@@ -1,8 +1,4 @@
-"""Sizes worked out by a crew: chunks of models go out, ways come back without what this process has already.
-
-A way travels as numbers and settings. Its request, offer and precision stay here and are put back (`Judged.bind`),
-and so are the refusals that follow from the decision matrix alone, which are most of them.
-"""
+"""Sizes worked out by a crew: chunks of models go out, ways come back as plain values (`travelling`)."""
 
 from __future__ import annotations
 
@@ -17,10 +13,9 @@ from cotenant.estimation.calibrated import profiles_in_force
 from cotenant.estimation.compound_arrays import compiled
 from cotenant.estimation.second_source import second_source_in_force
 from cotenant.planning.crew import crew_in_force
-from cotenant.planning.judged import Judged
 from cotenant.planning.offered import Wish, refusals_of, ways_on
 from cotenant.planning.precisions import precisions_of
-from cotenant.planning.problem import Candidate
+from cotenant.planning.travelling import Packed, packed, unpacked
 from cotenant.planning.ways import Ways
 
 _FROM = 600  # models x offers: below, starting others takes as long as the work
@@ -58,17 +53,15 @@ def sized_apart(fleet: Fleet, numbers: Sequence[int], wish: Wish) -> Iterator[tu
                 yield number, place, _whole(ways, request, number, fleet.gpus[place], place)
 
 
-def _sized(chunk: _Chunk) -> list[list[Ways]]:
-    """The ways of each model on each offer, without the refusals that `_whole` knows."""
+def _sized(chunk: _Chunk) -> list[list[Packed]]:
+    """The ways of each model on each offer, without the refusals that `sized_apart` knows."""
     wish = replace(chunk.wish, quick=compiled() if chunk.is_quick else None)
     offers = [replace(offer, gpu=_met_card(offer.gpu)) for offer in chunk.offers]
     found = []
     for number, travelled in chunk.requests:
         request = replace(travelled, model=_met(travelled.model))
         each = [ways_on(request, number, offer, place, wish) for place, offer in enumerate(offers)]
-        found.append(
-            [replace(one, refusals=tuple(x for x in one.refusals if x.tensor_parallel_size)) for one in each]
-        )
+        found.append([packed(one) for one in each])
     return found
 
 
@@ -88,13 +81,8 @@ def _met_card(card: GpuSpec) -> GpuSpec:
     return met if met == card else card
 
 
-def _whole(ways: Ways, request: ModelRequest, number: int, offer: GpuOffer, place: int) -> Ways:
+def _whole(found: Packed, request: ModelRequest, number: int, offer: GpuOffer, place: int) -> Ways:
     """The same with everything that did not travel."""
     allowed, barred = precisions_of(request, offer.gpu)
     served = {one.precision: one for one in allowed}
-    every: dict[int, Candidate] = {id(one): one for one in ways.candidates}
-    every |= {id(one): one for dropped in ways.dropped for one in (dropped.candidate, dropped.by)}
-    for one in every.values():
-        if isinstance(one.judged, Judged):
-            one.judged.bind(request, offer, served)
-    return replace(ways, refusals=(*refusals_of(barred, number, place), *ways.refusals))
+    return unpacked(found, request, offer, served, tuple(refusals_of(barred, number, place)))
