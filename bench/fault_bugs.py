@@ -1,4 +1,4 @@
-"""Ten bugs that a router like ours could have, each planted by itself, to see that the fault seeds find it."""
+"""Eleven bugs that a router like ours could have, each planted by itself, to see that the fault seeds find it."""
 
 from __future__ import annotations
 
@@ -69,6 +69,17 @@ class LosesOrphans(Router):
 
     def _orphaned(self, request: Request, reason: str) -> None:
         self._end(request)
+
+
+class ForgetsWhoDrains(Router):
+    """Does not look whether an engine that makes room has nothing left, where its last request breaks."""
+
+    def _orphaned(self, request: Request, reason: str) -> None:
+        place = request.replica
+        if place is not None:
+            self.floor.replicas[place].running.pop(request.id, None)
+            request.replica = None
+        super()._orphaned(request, reason)
 
 
 class ForgetsTheClient(Router):
@@ -157,6 +168,7 @@ BUGS: Mapping[str, Callable[..., Router]] = {
     "believes replies of earlier processes": TakesAnyReply,
     "repeats a request whose answer has begun": RepeatsBegun,
     "loses the requests of a dead engine": LosesOrphans,
+    "forgets an engine that makes room": ForgetsWhoDrains,
     "does not tell the engine that a client left": ForgetsTheClient,
     "sends one request more than there are slots": OneTooMany,
     "serves the client that asks most": _unfair,

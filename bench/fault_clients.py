@@ -97,6 +97,8 @@ class Clients(Machine):
         one = self.asked[request]
         if self._over(one, request, attempt):
             return
+        if self._errs(request):
+            return
         one.begun = True
         self.router.first_byte(self.clock, request)
         self.after(10 * MS, 1500 * MS, self._finish, request, attempt)
@@ -116,6 +118,8 @@ class Clients(Machine):
         one = self.asked[request]
         if self._over(one, request, attempt) or self.random.random() < self.lossy / 2:
             return
+        if self._errs(request):
+            return
         if one.process is not None:
             one.process.running.discard(request)
         self._end(request, "answered")
@@ -127,6 +131,17 @@ class Clients(Machine):
             return
         self._put_back(request)
         self.router.broke(self.clock, request, "connection reset")
+
+    def _errs(self, request: int) -> bool:
+        """Its engine answers an error in the place of its next bytes; one that is full says so at once."""
+        one = self.asked[request]
+        errs = "" if one.process is None else one.process.errs
+        if not errs or (errs == "429" and one.begun) or self.random.random() < 0.5:
+            return False
+        self._put_back(request)
+        full = errs == "429"
+        self.router.broke(self.clock, request, f"it answered {errs}", suspect=False, full=full)
+        return True
 
     def _put_back(self, request: int) -> None:
         one = self.asked[request]

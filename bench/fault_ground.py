@@ -29,6 +29,7 @@ class Process:
     asleep: bool = False
     hung: bool = False
     alive: bool = True
+    errs: str = ""  # what it answers in the place of an answer, though it lives: "500", or "429" for full
     awake_since: int = 0
     noted: str = "loading"  # what the gateway wrote down of it last
     running: set[int] = field(default_factory=set)

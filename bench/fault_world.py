@@ -14,9 +14,10 @@ from dataclasses import replace
 from heapq import heappop
 from random import Random
 
-from bench.fault_ground import MS, Violation
+from bench.fault_ground import MS, Process, Violation
 from bench.fault_restart import Restarts
 from cotenant.serving.effects import Cancel, Refuse, Send, Sleep, Start, Stop, Wake
+from cotenant.serving.replica import State
 from cotenant.serving.router import Router
 from cotenant.serving.settings import SECOND, Hosted
 
@@ -45,6 +46,9 @@ class World(Restarts):
             for _ in range(1 + random.randrange(2)):
                 self.at(random.randrange(span), self._reload)
         self.at(span + random.randrange(30) * SECOND, self._drain)
+        errors = Random(f"errors/{self.seed}")
+        for _ in range(errors.randrange(4)):
+            self.at(errors.randrange(span), self._err, errors.choice(("500", "429")))
         apart = Random(f"restart/{self.seed}")
         if apart.random() < 0.25:
             for _ in range(1 + apart.randrange(2)):
@@ -93,6 +97,9 @@ class World(Restarts):
                 self._wake(effect)
             else:
                 self._probe(effect)
+        for process in self.alive:
+            if not process.running and self.router.floor.replicas[process.replica].state is State.DRAINING:
+                raise Violation(f"replica {process.replica} runs nothing, and is kept from making room")
 
     # --- faults ---
 
@@ -115,6 +122,15 @@ class World(Restarts):
         jump = self.random.randrange(-30, 60) * SECOND
         self.offset += jump
         self.set_back += max(0, -jump)
+
+    def _err(self, answer: str) -> None:
+        """Engines that live answer errors now and then."""
+        for process in self.alive:
+            process.errs = answer
+            self.after(SECOND, 20 * SECOND, self._err_no_more, process)
+
+    def _err_no_more(self, process: Process) -> None:
+        process.errs = ""
 
     def _slow(self) -> None:
         for process in self.alive:

@@ -11,6 +11,7 @@ from cotenant.serving.effects import Cancel, Probe, Refuse, Send, Sleep, Start, 
 from cotenant.serving.replica import State
 from cotenant.serving.router import Router
 from cotenant.serving.settings import SECOND, Hosted, Served, Settings
+from cotenant.serving.waiting import Request, Waiting
 
 S = SECOND
 
@@ -451,3 +452,105 @@ def test_an_engine_that_dies_at_work_is_started_again_and_keeps_its_queue():
         one.down(now + 63 * S, 0, one.floor.replicas[0].generation, "signal 9")
         assert not [effect for effect in one.take() if isinstance(effect, Refuse) and effect.status == 503]
         now += 70 * S
+
+
+def drained_by_another(**more):
+    """a:A runs request 1 and makes room for b:B's request 2, which has waited out its patience."""
+    one = router(host("a", "A", awake=60), host("b", "B", awake=60), capacity=(100,), residency_ns=0, **more)
+    one.arrived(0, 1, "A")
+    up(one, S)
+    one.arrived(2 * S, 2, "B")
+    one.tick(13 * S)
+    assert one.floor.replicas[0].state is State.DRAINING
+    one.take()
+    return one
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_one_that_makes_room_goes_on_when_its_last_request_breaks(begun):
+    one = drained_by_another()
+    if begun:
+        one.first_byte(13 * S, 1)
+    one.broke(14 * S, 1, "answered 500", suspect=False)
+    assert Stop(0, 1, kill=False) in one.take()
+    one.down(15 * S, 0, 1)
+    assert one.take() == [Start(1, 1) if begun else Start(0, 2)]  # who has waited longest is next
+
+
+def test_so_does_one_that_was_sent_away_by_another_plan():
+    one = router(host("a", "A", awake=60), capacity=(100,), residency_ns=0)
+    one.arrived(0, 1, "A")
+    up(one, S)
+    one.replan(2 * S, [host("a2", "A", awake=60)], [Served("A")], {0: 100}, [None])
+    assert one.floor.replicas[0].state is State.DRAINING
+    one.take()
+    one.broke(3 * S, 1, "answered 500", suspect=False)
+    assert one.take() == [Stop(0, 1, kill=False)]
+    one.down(4 * S, 0, 1)
+    assert one.take() == [Start(1, 1)]
+    up(one, 5 * S, 1)
+    assert one.take() == [Send(1, 1, 1)]
+
+
+def test_an_engine_that_is_full_is_asked_again_later_and_never_killed():
+    one = router(host("a", "A", slots=8), full_ns=S)
+    for number in range(4):
+        one.arrived(number, number, "A")
+    up(one, S)
+    one.take()
+    one.first_byte(S, 0)
+    for turn in range(5):
+        now = (2 + turn) * S
+        for number in (1, 2, 3):
+            one.broke(now, number, "it answered 429", suspect=False, full=True)
+        assert one.take() == []
+        one.tick(one.next_ns())
+        assert [(type(effect), effect.request) for effect in one.take()] == [(Send, 1), (Send, 2), (Send, 3)]
+    one.broke(9 * S, 1, "it answered 429", suspect=False, full=True)
+    one.finished(9 * S + 1, 0)  # it has room before the second is over
+    assert one.take() == [Send(1, 0, 1)]
+    assert one.floor.replicas[0].state is State.READY
+
+
+def test_who_waits_for_a_full_engine_waits_until_its_deadline():
+    one = router(host("a", "A"))
+    one.arrived(0, 1, "A", deadline_ns=4 * S)
+    up(one, S)
+    one.broke(S, 1, "it answered 429", suspect=False, full=True)
+    one.tick(2 * S)
+    one.broke(3 * S + S // 2, 1, "it answered 429", suspect=False, full=True)
+    one.take()
+    one.tick(4 * S)
+    assert [(found.status, found.code) for found in one.take()] == [(504, "deadline")]
+
+
+def test_one_more_replica_is_started_where_the_one_that_is_up_says_that_it_is_full():
+    one = router(host("a", "A", awake=400, slots=8), host("a2", "A", awake=400, slots=8))
+    one.arrived(0, 1, "A")
+    up(one, S)
+    one.take()
+    one.broke(S, 1, "it answered 429", suspect=False, full=True)
+    assert one.take() == [Start(1, 1)]
+
+
+def test_nothing_is_woken_for_expected_traffic_while_the_gateway_drains():
+    one = two()
+    one.arrived(0, 1, "A")
+    up(one, S)
+    one.drain(2 * S)
+    one.take()
+    one.expect(3 * S, "B")
+    assert one.take() == []
+
+
+def test_the_oldest_that_waits_is_the_oldest_though_others_come_back_from_an_engine():
+    queue = Waiting()
+    first, second, third, fourth = (Request(number, 0, "c", 0, number, 99) for number in range(4))
+    queue.push(second)
+    queue.push(fourth)
+    queue.push(third, first=True)
+    assert queue.oldest_ns() == 1
+    queue.push(first, first=True)
+    assert queue.oldest_ns() == 0
+    assert [one.id for one in queue.requests()] == [0, 1, 2, 3]
+    assert [queue.pop().id for _ in range(4)] == [0, 1, 2, 3]

@@ -24,7 +24,7 @@ def refusal(floor: Floor, model: Model, request: Request) -> Refuse | None:
     for one in model.replicas:
         if one.state in _SERVING:
             slots += one.host.slots
-            free += one.free_slots
+            free += one.free_slots if one.full_ns <= floor.now_ns else 0
     ahead = model.waiting.ahead(request.priority)
     if free > ahead:
         return None

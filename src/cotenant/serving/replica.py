@@ -29,13 +29,15 @@ LEAVING = (State.DRAINING, State.FALLING_ASLEEP, State.STOPPING)
 
 class Replica:
     """`since_ns`: when it came up last; `used_ns`: when it last had a request; `until_ns`: when its state counts
-    as hung; `retry_ns`: not to be started before; `generation` counts its processes.
+    as hung; `retry_ns`: not to be started before; `full_ns`: nothing is sent to it before, as it said that it is
+    full; `generation` counts its processes.
     `failures` in a row since its last answer, `failed_starts` since it was up; `retires`: a new plan wants it no
     more."""
 
     __slots__ = (
         "failed_starts",
         "failures",
+        "full_ns",
         "generation",
         "host",
         "index",
@@ -56,7 +58,7 @@ class Replica:
         self.index, self.model, self.host = index, model, host
         self.state = State.STOPPED if host.ours else State.READY
         self.generation = self.failures = self.failed_starts = self.stalled = 0
-        self.since_ns = self.used_ns = self.retry_ns = 0
+        self.since_ns = self.used_ns = self.retry_ns = self.full_ns = 0
         self.until_ns: int | None = None
         self.running: dict[int, Request] = {}
         self.sleeps_next = self.retires = False

@@ -52,7 +52,7 @@ class Residency:
             state = replica.state
             if state in COMING or state is State.SUSPECT:
                 return False
-            if state is State.READY and len(replica.running) < replica.host.slots:
+            if replica.free_slots and replica.full_ns <= self.floor.now_ns:
                 return False
             down = down or (state in (State.STOPPED, State.ASLEEP) and self.floor.wanted(replica))
         return down

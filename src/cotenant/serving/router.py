@@ -112,7 +112,7 @@ class Router:
             return
         replica, model = floor.replicas[found.replica], floor.models[found.model]
         model.service_ns += (floor.now_ns - found.sent_ns - model.service_ns) >> 3
-        replica.failures = replica.stalled = 0
+        replica.failures = replica.stalled = replica.full_ns = 0
         self._end(found)
         self._settle(model)
 
@@ -126,15 +126,20 @@ class Router:
         self._end(found)
         self._settle(floor.models[found.model])
 
-    def broke(self, now_ns: int, request: int, reason: str, *, suspect: bool = True) -> None:
+    def broke(self, now_ns: int, request: int, reason: str, *, suspect: bool = True, full: bool = False) -> None:
         """The engine did not answer it, or not properly. It is sent again only if nothing was sent to the client.
-        `suspect`: whether the engine itself is in doubt (a lost connection, garbage)."""
+        `suspect`: the engine itself is in doubt (a lost connection, garbage); `full`: it takes nothing more just
+        now, which is no failure: the request waits as before it was sent."""
         floor = self._at(now_ns)
         found = floor.requests.get(request)
         if found is None or found.replica is None:
             return
         replica = floor.replicas[found.replica]
-        replica.stalled += 1
+        if full and not found.begun:
+            replica.full_ns = floor.now_ns + floor.settings.full_ns
+            found.tries -= 1
+        else:
+            replica.stalled += 1
         self._orphaned(found, reason)
         if replica.stalled >= floor.settings.stalls:
             self._failed(replica, f"{replica.stalled} requests in a row failed: {reason}")
@@ -187,9 +192,8 @@ class Router:
         """Traffic for the model is expected: wake it where there is room, at nobody's cost."""
         floor = self._at(now_ns)
         known = floor.by_name[model]
-        if any(one.state not in (State.STOPPED, State.ASLEEP) for one in known.replicas):
-            return
-        for replica in known.replicas:
+        up = any(one.state not in (State.STOPPED, State.ASLEEP) for one in known.replicas)
+        for replica in known.replicas if not up and floor.draining_ns is None else ():
             if replica.retires:
                 continue
             wanted = replica.host.awake_bytes if replica.state is State.ASLEEP else replica.host.start_bytes
@@ -281,6 +285,9 @@ class Router:
                 continue
             if one.retires and not one.host.ours and not self.floor.wanted(one):
                 continue  # nobody stops it: who is new goes elsewhere
+            if one.full_ns > self.floor.now_ns:
+                self.floor.review_at(one.full_ns)
+                continue
             if found is None or least_loaded((len(found.running), len(one.running)), 2):
                 found = one
         return found
@@ -345,8 +352,9 @@ class Router:
         """Wait again where nothing was sent to the client and a try is left; else an error."""
         floor = self.floor
         if request.replica is not None:
-            floor.replicas[request.replica].running.pop(request.id, None)
-            request.replica = None
+            replica, request.replica = floor.replicas[request.replica], None
+            replica.running.pop(request.id, None)
+            self.supervisor.settle(replica)
         if request.begun:
             self._refuse(request, 502, "engine_failed", f"the engine failed in the middle of the answer: {reason}")
         elif request.tries >= floor.settings.tries:

@@ -52,7 +52,8 @@ class Settings:
     """Times and limits. `patience_ns`: how long a request waits before a busy model of the same priority makes
     room; `hold_ns`: the same before an idle one does; `residency_ns`: how long a model stays at least. `tries`:
     sendings of one request, as long as no byte of an answer came. `slack`: by how much a load or a wake may exceed
-    its expected time before it counts as hung."""
+    its expected time before it counts as hung. `full_ns`: how long nothing is sent to an engine that says it is
+    full, unless one of its answers ends before."""
 
     patience_ns: int = 10 * SECOND
     residency_ns: int = 5 * SECOND
@@ -66,6 +67,7 @@ class Settings:
     kill_every_ns: int = 5 * SECOND
     probe_ns: int = 10 * SECOND
     stalls: int = 3
+    full_ns: int = SECOND
     backoff_ns: int = SECOND
     most_backoff_ns: int = 60 * SECOND
     broken_after: int = 3

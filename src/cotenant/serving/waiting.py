@@ -39,12 +39,12 @@ class Waiting:
         self.counts: dict[int, int] = {}  # waiting requests by priority
 
     def push(self, request: Request, *, first: bool = False) -> None:
-        """Let a request wait; `first`: before all others of its client, as one that was sent before."""
+        """Let a request wait; `first`: as one that was sent before, ahead of all that arrived later."""
         level = self._levels.get(request.priority)
         if level is None:
             level = self._levels[request.priority] = _Level()
         level.push(request, first)
-        (self._order.appendleft if first else self._order.append)(request)
+        _enter(self._order, request, first)
         request.waits = True
         self.count += 1
         self.counts[request.priority] = self.counts.get(request.priority, 0) + 1
@@ -115,7 +115,7 @@ class _Level:
         if line is None:
             line = self.lines[request.client] = deque()
             self.served[request.client] = max(self.turn, self.served.get(request.client, 0))
-        (line.appendleft if first else line.append)(request)
+        _enter(line, request, first)
 
     def pop(self) -> Request:
         lines = self.lines
@@ -134,6 +134,15 @@ class _Level:
             self.served = {one: count for one, count in self.served.items() if one in lines or count > self.turn}
             self.served.setdefault(client, self.turn + 1)
         return request
+
+
+def _enter(line: deque[Request], request: Request, first: bool) -> None:
+    """At the end; one that was sent before, where it stood: before the first that arrived later."""
+    place = len(line)
+    if first:
+        later = (number for number, one in enumerate(line) if one.arrived_ns > request.arrived_ns)
+        place = next(later, place)
+    line.insert(place, request)
 
 
 def _clean(line: deque[Request]) -> bool:
