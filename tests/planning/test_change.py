@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from cotenant import load_fleet, plan
 from cotenant.domain.plan import Device, Plan
+from cotenant.domain.workload import Adapter
 from cotenant.errors import InputError
 from cotenant.planning.change import plan_change
 from cotenant.planning.check import find_faults
 from cotenant.planning.launch import reestimate
-from cotenant.planning.migration import check_steps
+from cotenant.planning.migration import check_steps, migrate
 from cotenant.planning.standing import place_of
 from cotenant.report.document import plan_document
 from tests.planning.fleets import fleet, small
@@ -80,6 +81,26 @@ def test_other_flags_restart_in_place_before_the_old_one_stops_where_there_is_ro
     assert [step.action for step in after.migration.steps] == ["start", "stop"]
     assert after.migration.downtimes == ()
     assert after.replicas[0].port != before.replicas[0].port
+
+
+def test_what_an_engine_is_told_at_start_alone_restarts_it(old: Plan) -> None:
+    asked_again = load_fleet(question({"a": 0.3, "b": 0.3, "c": 0.2}))
+    legal, code = Adapter("legal", 16), Adapter("code", 16)
+
+    def word(engine: str, before: dict[str, Any], after: dict[str, Any]) -> str:
+        version = {"vllm": old.replicas[0].engine_version, "llama.cpp": "b10434"}[engine]
+        first, *others = (replace(one, engine=engine, engine_version=version) for one in old.replicas)
+        plans = [replace(old, replicas=(replace(first, **told), *others)) for told in (before, after)]
+        found = migrate(*plans, asked_again)
+        assert set(found.kept) | set(found.restarted) == {"a", "b", "c"}
+        return "kept" if first.id in found.kept else "restarted"
+
+    assert word("vllm", {}, {}) == "kept"
+    assert word("vllm", {}, {"also_serves": ("chat",)}) == "restarted"
+    assert word("vllm", {}, {"quantization_flag": "fp8"}) == "restarted"
+    assert word("vllm", {"adapters": (legal,)}, {"adapters": (legal, code)}) == "kept"  # loaded while it runs
+    assert word("vllm", {}, {"adapters": (legal,)}) == "restarted"
+    assert word("llama.cpp", {"adapters": (legal,)}, {"adapters": (legal, code)}) == "restarted"
 
 
 def test_where_there_is_no_room_for_both_the_stop_comes_first_and_is_called_downtime() -> None:

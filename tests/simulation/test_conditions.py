@@ -19,7 +19,7 @@ from cotenant.simulation.best_fit import Targets
 from cotenant.simulation.conditions import conditions_of, outages
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
-from cotenant.simulation.load import Event, Limits, Requests, Status
+from cotenant.simulation.load import Event, Limits, Outcome, Requests, Status
 from cotenant.simulation.metrics import model_replay
 from cotenant.simulation.outages import Away, Outages
 from cotenant.simulation.replica import Replica
@@ -117,8 +117,8 @@ def test_a_client_that_left_has_waited_for_ever() -> None:
         assert (found.slo_held, found.cancelled, found.attainment) == (held, 1, 0.95)
 
 
-def test_where_every_long_answer_was_given_up_their_pace_is_not_held() -> None:
-    """One token is no pace, so only the answers of several count: all of them left."""
+def test_who_left_kept_neither_target_and_who_wrote_one_token_kept_its_pace() -> None:
+    """Two of three answers are of one token, which is no pace to miss; the third left."""
     requests = Requests.of([0, 100, 200], [4] * 3, [1, 1, 50], 0, [10**9, 10**9, 250])
     outcome = plain.simulate(requests, LIMITS, EVEN)
     assert outcome.status.tolist() == [Status.FINISHED, Status.FINISHED, Status.CANCELLED]
@@ -126,11 +126,30 @@ def test_where_every_long_answer_was_given_up_their_pace_is_not_held() -> None:
     def held(slo: Slo, load: Requests = requests) -> bool | None:
         return model_replay("m", load, outcome, slo=slo, first_token_s=0.0, duration_s=1.0).slo_held
 
-    assert held(Slo(ttft_s=1.0, percentile=50.0))
-    assert not held(Slo(tpot_s=1.0, percentile=50.0))
-    short = replace(requests, output_tokens=np.array([1, 1, 1]))  # as if who left had asked for one token too
-    assert held(Slo(tpot_s=1.0, percentile=50.0), short)
-    assert not held(Slo(ttft_s=1.0, percentile=99.0), short)
+    for ttft_s, tpot_s in ((1.0, None), (None, 1.0), (1.0, 1.0)):
+        assert held(Slo(ttft_s, tpot_s, percentile=66.0))
+        assert not held(Slo(ttft_s, tpot_s, percentile=67.0))
+
+
+def test_an_slo_is_held_by_the_share_that_kept_both_targets() -> None:
+    """One of ten is late to begin, another slow to write: nine keep each target, eight keep both."""
+    requests = Requests.of([0] * 10, [4] * 10, [3] * 10)
+    first, finish = [10] * 9 + [90], [30] * 8 + [80, 110]
+    outcome = Outcome(
+        status=np.full(10, int(Status.FINISHED)), first_token_ns=np.array(first) * 10**6,
+        has_first=np.ones(10, np.bool_), finish_ns=np.array(finish) * 10**6, preemptions=0, steps=0, busy_ns=0,
+        end_ns=0, kv_high_water_blocks=0, log=np.zeros((0, 4), np.int64),
+    )  # fmt: skip
+
+    def found(ttft_s: float | None, tpot_s: float | None, percentile: float) -> tuple[bool | None, float]:
+        slo = Slo(ttft_s, tpot_s, percentile)
+        one = model_replay("m", requests, outcome, slo=slo, first_token_s=0.0, duration_s=1.0)
+        return one.slo_held, one.attainment
+
+    assert found(0.05, None, 90.0) == (True, 0.9)
+    assert found(None, 0.02, 90.0) == (True, 0.9)
+    assert found(0.05, 0.02, 90.0) == (False, 0.8)
+    assert found(0.05, 0.02, 80.0) == (True, 0.8)
 
 
 def test_the_cheapest_to_compute_again_gives_way_within_the_lowest_priority() -> None:

@@ -46,6 +46,13 @@ def test_one_request_by_hand() -> None:
     assert [(one.by, one.seconds) for one in found.starved] == [("a", 2.0)]
 
 
+def test_who_was_handed_over_is_paced_from_the_first_token_of_all() -> None:
+    """A reader gave the first of 100 tokens at 1; a writer had the cache at 2, its own first at 3, ended at 4."""
+    found = timeline([lived("a", [2], [3], [4], begun_ns=np.array([NS]))], end_s=8, capacity_bytes={"card": 2000})
+    paces = [pace for pace in found.models[0].tpot_s if pace is not None]
+    assert paces == [pytest.approx(3 / 99, rel=1e-5)]
+
+
 def test_who_waits_to_the_end_has_come_and_waits() -> None:
     """Two come at 0; one is answered from 1 to 2, nobody gets to the other. Both replicas know of both."""
     one, other = (lived("a", [0, 0], [1, 1], [2, 2]) for _ in range(2))

@@ -39,6 +39,7 @@ ESTIMATES = [
     ({"engine": "ollama", "options": {"num_ctx": 8192}}, ["--engine", "ollama", "--set", "num_ctx=8192"]),
     ({"engine": "sglang", "options": {"mem_fraction_static": 0.7, "disable_cuda_graph": True}},
      ["--engine", "sglang", "--mem-fraction-static", "0.7", "--disable-cuda-graph"]),
+    ({"engine": "llama.cpp", "options": {"n_gpu_layers": 0}}, ["--engine", "llama.cpp", "--n-gpu-layers", "0"]),
     ({"quantization": "fp8", "used": "2GiB", "tensor_parallel_size": 2, "enforce_eager": True},
      ["--quantization", "fp8", "--used", "2GiB", "-tp", "2", "--enforce-eager"]),
     ({"max_model_len": -5}, ["--max-model-len", "-5"]),

@@ -102,6 +102,25 @@ def test_a_client_that_waits_for_nothing_has_a_place_beside_others_of_its_addres
     assert refused == 3
 
 
+def test_room_that_is_made_counts_and_nobody_is_turned_away_for_nothing() -> None:
+    """Three jobs of one client wait in 900 bytes: a fourth of another takes the place of one, if it fits then."""
+
+    async def run(size: int) -> tuple[list[str], bool]:
+        board = Board(Bounds(workers=1, waiting=3, waiting_bytes=900))
+        many = [board.submit("10.0.0.1 a", "explain", {"log": "x" * 150}, {}) for _ in range(4)]
+        came = True
+        try:
+            board.submit("10.0.0.2 b", "explain", {"log": "x" * size}, {})
+        except FullError:
+            came = False
+        found = [job.state for job in many], came
+        await board.close()
+        return found
+
+    assert asyncio.run(run(260)) == (["running", "waiting", "waiting", "failed"], True)
+    assert asyncio.run(run(800)) == (["running", "waiting", "waiting", "waiting"], False)
+
+
 def test_the_queue_is_bounded() -> None:
     async def run() -> None:
         board = Board(Bounds(workers=1, waiting=3, per_client=2))

@@ -79,7 +79,7 @@ def taken_own_options(options: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in _NAMES:
         value = options.pop(name)
-        if value not in (None, False):
+        if value is not None and value is not False:
             found[name] = value
     for word in options.pop("words"):
         name, equals, value = word.partition("=")

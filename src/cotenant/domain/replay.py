@@ -76,9 +76,10 @@ class Timeline:
 @dataclass(frozen=True, slots=True)
 class ModelReplay:
     """One model's requests. `goodput` counts requests/s that finished within the SLO (all that finished, where
-    there is none); `attainment` is their share of all that came, 0..1. `at_percentile` are TTFT and TPOT at the
-    SLO's percentile and `slo_held` compares them with its targets; None without an SLO. TPOT is of requests with
-    at least two tokens. Times are None where nothing finished.
+    there is none); `attainment` is their share of all that came, 0..1, and `slo_held` whether that is as much as
+    the SLO's percentile asks and no request was left unanswered at the end; `at_percentile` are TTFT and TPOT
+    there; None without an SLO. TPOT is of requests with at least two tokens. Times are None where nothing
+    finished.
     """
 
     model: str

@@ -17,7 +17,7 @@ from cotenant.planning.folding import folded_as
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.naive import in_sixteen_bits, largest_offer, sixteen_bits, usual_settings, usual_sizing
 from cotenant.planning.promise import keep_promises
-from cotenant.planning.scenes import Replayer, declared_scenes, keeps_slo
+from cotenant.planning.scenes import Replayer, declared_scenes
 from cotenant.planning.solve import plan_fleet, written
 from cotenant.planning.solved import Progress, Solved, problem_of
 
@@ -157,6 +157,6 @@ def _replayed(
         for request, one in zip(scene.models, replayed.models, strict=True):
             if request.name in placed:
                 attainment[request.name] = min(one.attainment, attainment.get(request.name, 1.0))
-                if not keeps_slo(request, one):
+                if one.slo_held is False:
                     missed[request.name] = None
     return attainment, tuple(missed)

@@ -19,6 +19,7 @@ from cotenant.domain.fleet import Fleet
 from cotenant.domain.migration import Migration, MigrationStep
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.engines import find_engine
+from cotenant.engines.hosting import hosting_of
 from cotenant.engines.starting import starting
 from cotenant.errors import CheckError
 from cotenant.estimation.cold_start import Kept, cold_start
@@ -43,7 +44,7 @@ class _Change:
             return "stopped"
         if _places(self.old) != _places(self.new) or _weights(self.old) != _weights(self.new):
             return "moved"
-        return "kept" if self.old.settings == self.new.settings else "restarted"
+        return "kept" if _told(self.old) == _told(self.new) else "restarted"
 
 
 def migrate(old: Plan, new: Plan, fleet: Fleet) -> Migration:
@@ -143,6 +144,14 @@ def _places(replica: ReplicaPlan) -> tuple[Place, ...]:
 def _weights(replica: ReplicaPlan) -> tuple[object, ...]:
     """What must be loaded anew when it differs."""
     return replica.checkpoint, replica.quantization, replica.engine, replica.engine_version
+
+
+def _told(replica: ReplicaPlan) -> tuple[object, ...]:
+    """What its engine is told at start and keeps until it ends."""
+    requests = hosting_of(replica.engine).adapter_requests
+    stays = requests is not None and requests.changed_running and bool(replica.adapters)
+    adapters: object = "some" if stays else replica.adapters
+    return replica.settings, replica.quantization_flag, replica.also_serves, adapters
 
 
 @dataclass(slots=True)

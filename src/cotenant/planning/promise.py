@@ -23,7 +23,7 @@ from cotenant.domain.plan import Plan, PlanRound, Starved
 from cotenant.domain.replay import Replay
 from cotenant.planning.candidates import all_ways, ways_of
 from cotenant.planning.problem import Candidate
-from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes, keeps_slo
+from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes
 from cotenant.planning.sleeping import refined, solve_fleet
 from cotenant.planning.solve import plan_solved, written
 from cotenant.planning.solved import Progress, Solved, forced_of, solve_ways
@@ -88,7 +88,7 @@ def _judged(solved: Solved, scenes: tuple[Scene, ...], replayer: Replayer) -> _J
             scene.models, replayer(plan, scene.models, scene.seconds).models, strict=True
         ):  # fmt: skip
             attainment[request.name] = min(one.attainment, attainment.get(request.name, 1.0))
-            if not keeps_slo(request, one):
+            if one.slo_held is False:
                 missed[request.name] = None
     return _Judged(plan, solved, attainment, tuple(missed))
 
@@ -160,7 +160,7 @@ def _finished(
     plan = written(best.solved, forced=forced_of(best.solved))
     scene = all_peaks(fleet)
     progress("replaying all peaks at once")
-    starved = starved_in(fleet, plan, replayer(plan, scene.models, scene.seconds))
+    starved = starved_in(plan, replayer(plan, scene.models, scene.seconds))
     value = plan.objective_value
     return replace(
         plan,
@@ -173,14 +173,13 @@ def _finished(
     )
 
 
-def starved_in(fleet: Fleet, plan: Plan, replay: Replay) -> tuple[Starved, ...]:
+def starved_in(plan: Plan, replay: Replay) -> tuple[Starved, ...]:
     """Who misses its SLO where all peaks come at once, and the neighbour that takes most of its cards' time."""
-    requests = {request.name: request for request in fleet.models}
     work = {one.id: one.busy / max(one.slowdown, 1.0) for one in replay.replicas}
     model_of = {replica.id: replica.model for replica in plan.replicas}
     found = []
     for one in replay.models:
-        if keeps_slo(requests[one.model], one):
+        if one.slo_held is not False:
             continue
         rivals: dict[str, float] = {}
         for gpu in plan.gpus:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Plan
-from cotenant.domain.replay import ModelReplay, Replay
+from cotenant.domain.replay import Replay
 from cotenant.domain.workload import Lengths, Trace, Traffic
 
 
@@ -55,11 +55,6 @@ def all_peaks(fleet: Fleet) -> Scene:
     """Every model in its own busiest hour (or stretch of its trace), all at the same time."""
     seconds = _seconds(fleet)
     return Scene("all peaks at once", tuple(_at_peak(model, seconds) for model in fleet.models), seconds)
-
-
-def keeps_slo(request: ModelRequest, replayed: ModelReplay) -> bool:
-    """Whether as large a share of the requests as the SLO's percentile asks were answered within it."""
-    return request.slo is None or replayed.attainment >= request.slo.percentile / 100 - 1e-9
 
 
 def _moments(fleet: Fleet, seconds: float) -> Iterator[tuple[str, tuple[ModelRequest, ...]]]:

@@ -32,11 +32,12 @@ _READERS = 3 / 8  # of a model's replicas, as Aegaeon shares out sixteen cards
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
     """What one replica had of its model's requests, for plots: a reader all up to the first token, a writer what
-    was handed over (`continues`), and the first token that it wrote itself."""
+    was handed over, and the first token that it wrote itself. `begun_ns` are the readers' first tokens of those
+    handed over; None where a request begins here."""
 
     requests: Requests
     outcome: Outcome
-    continues: bool = False
+    begun_ns: Ints | None = None
 
 
 def readers_of(replicas: int) -> int:
@@ -84,7 +85,7 @@ def serve(
     readers = [hosts[place] for place in reading]
     run(readers, [Stream(prompts, tuple(range(count)), dispatch=how)], until_ns=until_ns)
     read = [one.replica.outcome(one.busy_fs, one.last_fs) for one in readers]
-    answers, which = _handed_over(asked, served, read, hostings[reading[0]])
+    answers, which, begun_ns = _handed_over(asked, served, read, hostings[reading[0]])
     writers = _writers(answers, writing, hosts, hostings)
     run(writers, [Stream(answers, tuple(range(len(writers))), dispatch=how)], until_ns=until_ns)
     found: dict[int, tuple[Outcome, Part]] = {}
@@ -93,7 +94,7 @@ def serve(
     for place, host in zip(writing, writers, strict=True):
         outcome = host.replica.outcome(host.busy_fs, host.last_fs)
         host.replica.copies = None  # they were the readers' caches, not host memory
-        found[place] = _of_writer(asked, which, outcome), Part(answers, outcome, continues=True)
+        found[place] = _of_writer(asked, which, outcome), Part(answers, outcome, begun_ns)
     first = found[reading[0]][0]
     first.status[np.setdiff1d(np.arange(len(asked)), served)] = int(Status.REFUSED)
     return found
@@ -108,21 +109,24 @@ def _fits(asked: Requests, hostings: Sequence[Hosting]) -> Any:
     return np.array([can_serve(given, written, longest, size, blocks) for given, written in lengths], np.bool_)
 
 
-def _handed_over(asked: Requests, served: Ints, read: Sequence[Outcome], reader: Hosting) -> tuple[Requests, Ints]:
-    """Those with more than a token to write, in the order in which their caches arrive, and which they are."""
+def _handed_over(
+    asked: Requests, served: Ints, read: Sequence[Outcome], reader: Hosting
+) -> tuple[Requests, Ints, Ints]:
+    """Those with more than a token to write, in the order in which their caches arrive; which they are, and when
+    they had their first token."""
     first = sum((one.first_token_ns for one in read), np.zeros(len(served), np.int64))
     begun = sum((one.status == Status.FINISHED for one in read), np.zeros(len(served), np.int64)) > 0
     going = np.flatnonzero(begun & (asked.output_tokens[served] > 1))
     token_bytes = reader.kv_cache_bytes / (reader.limits.num_blocks * reader.limits.block_size)
-    token_ns = round(token_bytes / reader.link_rate * NS_PER_S * FS_PER_NS)  # femtoseconds, so that it is whole
-    arrives = first[going] + token_ns * asked.input_tokens[served[going]] // FS_PER_NS
+    token_fs = round(token_bytes / reader.link_rate * NS_PER_S * FS_PER_NS)
+    arrives = first[going] + token_fs * asked.input_tokens[served[going]] // FS_PER_NS
     order = np.argsort(arrives, kind="stable")
     which = served[going[order]]
     answers = Requests(
         arrives[order], asked.input_tokens[which], asked.output_tokens[which], asked.priority[which],
         asked.cancel_ns[which],
     )  # fmt: skip
-    return answers, which
+    return answers, which, first[going[order]]
 
 
 def _writers(

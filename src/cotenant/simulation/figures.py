@@ -83,7 +83,7 @@ def over_time(
             cards=tuple(names[card] for card in one.cards),
             requests=own[place].requests,
             outcome=own[place].outcome,
-            continues=own[place].continues,
+            begun_ns=own[place].begun_ns,
             claimed_bytes=one.claimed_bytes,
             asleep_bytes=0 if residency is None else residency.residents[place].asleep_bytes,
             kv_bytes=one.kv_cache_bytes,

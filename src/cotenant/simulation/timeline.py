@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cotenant.domain.replay import MemorySeries, ModelSeries, Starved, Timeline
-from cotenant.simulation.load import Outcome, Requests, Status
+from cotenant.simulation.load import Ints, Outcome, Requests, Status
 
 PARTS = 120
 _NS = 1e-9
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 class Lived:
     """One replica's life: its requests and what became of those that it took, and when it began to wake, was
     awake and was asleep again (seconds; None: always awake). Bytes are a rank's; `pool_tokens` fill `kv_bytes`.
-    Where it `continues` its requests came before, and had their first token from another replica."""
+    Where there is `begun_ns`, its requests came before, and had their first token then from another replica."""
 
     id: str
     model: str
@@ -38,7 +38,12 @@ class Lived:
     kv_bytes: int
     pool_tokens: int
     spells_s: tuple[tuple[float, float, float], ...] | None = None
-    continues: bool = False
+    begun_ns: Ints | None = None
+
+    @property
+    def continues(self) -> bool:
+        """What another replica began."""
+        return self.begun_ns is not None
 
 
 def timeline(
@@ -67,10 +72,12 @@ def timeline(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spells:
     """Seconds of the requests that a replica served: arrival, first token, end; what they hold, and which of them
-    came here first, have had their first token here, and were finished."""
+    came here first, have had their first token here, and were finished. The answer counts from `paced` on, where
+    another replica wrote the first token."""
 
     arrival: Floats
     first: Floats
+    paced: Floats
     end: Floats
     given: Floats
     written: Floats
@@ -89,12 +96,13 @@ def _spells(one: Lived, end_s: float) -> _Spells:
     arrival = requests.arrival_ns * _NS
     end = np.where(ended, outcome.finish_ns[: len(requests)] * _NS, end_s)
     first = np.where(outcome.has_first[: len(requests)], outcome.first_token_ns[: len(requests)] * _NS, end)
-    arrival, first, end = arrival[taken], first[taken], np.maximum(end, first)[taken]
+    paced = first if one.begun_ns is None else one.begun_ns * _NS
+    arrival, first, paced, end = arrival[taken], first[taken], paced[taken], np.maximum(end, first)[taken]
     starts, ends = _union(arrival, end)
     if one.spells_s is not None:
         starts, ends = _within(starts, ends, [(awake, asleep) for _, awake, asleep in one.spells_s])
     return _Spells(
-        arrival, first, end,
+        arrival, first, paced, end,
         requests.input_tokens[taken].astype(np.float64), requests.output_tokens[taken].astype(np.float64),
         (starts, ends), np.full(int(taken.sum()), not one.continues),
         outcome.has_first[: len(requests)][taken] & (not one.continues), (status == Status.FINISHED)[taken],
@@ -127,7 +135,8 @@ def _model(name: str, spells: Sequence[_Spells], waiting: Floats, handed: Floats
     begun = np.concatenate([spell.begun for spell in spells])
     written = np.concatenate([spell.written for spell in spells])
     several = np.concatenate([spell.finished for spell in spells]) & (written > 1)
-    pace = (end - first)[several] / (written[several] - 1)
+    paced = np.concatenate([spell.paced for spell in spells])
+    pace = (end - paced)[several] / (written[several] - 1)
     return ModelSeries(
         name, _tuple(came), _tuple(waited), _tuple(_mean(first, end, edges)), _tuple(busy),
         _at(first[begun], (first - arrival)[begun], edges), _at(end[several], pace, edges),

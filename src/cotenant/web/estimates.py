@@ -41,5 +41,5 @@ def _as_typed(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
         for name, value in options.items()
-        if value not in (None, False)
+        if value is not None and value is not False
     }

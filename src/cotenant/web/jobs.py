@@ -150,17 +150,21 @@ class Board:
 
     def _admit(self, job: Job, question: bytes) -> None:
         waiting = [job for queue in self._queues.values() for job in queue]
-        held = sum(len(job.question) for job in waiting) + len(question)
-        if len(waiting) >= self.bounds.waiting and not self._made_room(job.client, waiting):
+        full = len(waiting) >= self.bounds.waiting
+        leaves = self._who_leaves(job.client, waiting) if full else None
+        if full and leaves is None:
             raise FullError(f"{self.bounds.waiting} jobs wait already")
+        held = sum(len(one.question) for one in waiting if one is not leaves) + len(question)
         if held > self.bounds.waiting_bytes:
             raise FullError("the jobs that wait hold too much already")
+        if leaves is not None:
+            self._turn_away(leaves)
         job.question = question
         self._queues.setdefault(job.client, deque()).append(job)
 
-    def _made_room(self, client: str, waiting: list[Job]) -> bool:
-        """Whether a job of who has most was turned away, for one of who has less: of another address, or of
-        another client of the address that has most itself."""
+    def _who_leaves(self, client: str, waiting: list[Job]) -> Job | None:
+        """A job of who has most, for one of who has less: of another address, or of another client of the address
+        that has most itself."""
         shares = Counter(_address(job.client) for job in waiting)
         mine, most = shares[_address(client)], max(shares.values())
         if mine == most:
@@ -170,13 +174,14 @@ class Board:
             crowd = [job.client for job in waiting if shares[_address(job.client)] == most > mine + 1]
         able = [job for job in waiting if job.client in crowd and not job.others]
         if not able:
-            return False
+            return None
         clients = Counter(job.client for job in able)
-        job = max(reversed(able), key=lambda one: clients[one.client])  # the newest of who has most there
+        return max(reversed(able), key=lambda one: clients[one.client])  # the newest of who has most there
+
+    def _turn_away(self, job: Job) -> None:
         self._unqueue(job)
         job.status, job.errors = BUSY, failed(BUSY, "others who had less came in its place", "try again")["errors"]
         self._end(job, "failed")
-        return True
 
     def _unqueue(self, job: Job) -> None:
         queue = self._queues.get(job.client)

@@ -21,7 +21,8 @@ class Beside(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AdapterRequests:
-    """How a client asks a running engine for one of its LoRA adapters, all of them loaded at start.
+    """How a client asks a running engine for one of its LoRA adapters, all of them loaded at start; where they
+    are `changed_running`, an engine that was started with some takes and drops others without a restart.
 
     `by_name`: the adapter's name stands where the model's would. Else `fields` gives what a request adds to the
     model's name: (number of the adapter asked for, None for the base alone; the adapters' names) -> fields.
@@ -29,6 +30,7 @@ class AdapterRequests:
 
     by_name: bool = False
     fields: Callable[[int | None, Sequence[str]], Mapping[str, Any]] = lambda number, names: {}
+    changed_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,6 @@ HOSTING = Hosting(
     probe="python3",
     files_dir="/root/.cache/huggingface",
     metrics=_metrics,
-    adapter_requests=AdapterRequests(fields=_adapter_fields),
+    adapter_requests=AdapterRequests(fields=_adapter_fields, changed_running=True),
     since=Version((0, 2, 9), "0.2.9"),  # --served-model-name
 )

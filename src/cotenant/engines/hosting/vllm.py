@@ -22,5 +22,8 @@ HOSTING = Hosting(
     probe="python3",
     files_dir="/root/.cache/huggingface",
     metrics=_metrics,
-    adapter_requests=AdapterRequests(by_name=True),  # entrypoints/openai/models: a name a LoRA module
+    adapter_requests=AdapterRequests(
+        by_name=True,  # entrypoints/openai/models: a name a LoRA module
+        changed_running=True,  # /v1/load_lora_adapter, where VLLM_ALLOW_RUNTIME_LORA_UPDATING is set
+    ),
 )
