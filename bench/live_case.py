@@ -107,6 +107,7 @@ class Gateway:
                 break
         assert text, self.logged()
         self.told = json.loads(text)
+        assert "url" in self.told, text
         self.port = int(self.told["url"].rpartition(":")[2])
 
     def logged(self) -> str:
