@@ -20,6 +20,7 @@ from cotenant.edge.engines import find_driver
 from cotenant.edge.engines.llama_router import RoutedLlama
 from cotenant.edge.gateway.bodies import body_for
 from cotenant.edge.gateway.core import Ticket
+from cotenant.engines.hosting import changes_adapters
 
 
 def adapter(name: str) -> dict[str, object]:
@@ -97,4 +98,4 @@ def test_llama_server_is_asked_for_an_adapter_by_its_number() -> None:
 
 @pytest.mark.parametrize("name", ["llama.cpp", "tgi", "ollama"])
 def test_others_take_adapters_at_start_only(name: str) -> None:
-    assert not find_driver(name).changes_adapters
+    assert not changes_adapters(name)

@@ -19,7 +19,7 @@ from cotenant.domain.fleet import Fleet
 from cotenant.domain.migration import Migration, MigrationStep
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.engines import find_engine
-from cotenant.engines.hosting import hosting_of
+from cotenant.engines.hosting import changes_adapters
 from cotenant.engines.starting import starting
 from cotenant.errors import CheckError
 from cotenant.estimation.cold_start import Kept, cold_start
@@ -148,9 +148,7 @@ def _weights(replica: ReplicaPlan) -> tuple[object, ...]:
 
 def _told(replica: ReplicaPlan) -> tuple[object, ...]:
     """What its engine is told at start and keeps until it ends."""
-    requests = hosting_of(replica.engine).adapter_requests
-    stays = requests is not None and requests.changed_running and bool(replica.adapters)
-    adapters: object = "some" if stays else replica.adapters
+    adapters: object = "some" if replica.adapters and changes_adapters(replica.engine) else replica.adapters
     return replica.settings, replica.quantization_flag, replica.also_serves, adapters
 
 

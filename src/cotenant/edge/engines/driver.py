@@ -40,10 +40,6 @@ class Driver(Protocol):
     def wake(self, url: str, *, level: int = 1, timeout_s: float = 120.0, key: str = "") -> None:
         """Come back. Raises EngineError where it cannot or does not."""
 
-    @property
-    def changes_adapters(self) -> bool:
-        """Whether one that was started with adapters takes and drops others while it runs."""
-
     def load_adapter(self, url: str, name: str, source: str, *, timeout_s: float = 60.0, key: str = "") -> None:
         """Serve a LoRA adapter under `name`. Raises EngineError where it cannot or does not."""
 

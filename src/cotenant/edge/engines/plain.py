@@ -109,7 +109,6 @@ class FixedAdapters:
     """An engine that takes LoRA adapters at start only."""
 
     __slots__ = ()
-    changes_adapters = False
 
     def load_adapter(self, url: str, name: str, source: str, *, timeout_s: float = 60.0, key: str = "") -> None:
         """Refused."""

@@ -35,7 +35,6 @@ class Sglang(EndsInOrder, NoSleep):
 
     __slots__ = ()
     name = "sglang"
-    changes_adapters = True
 
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``python3 -m sglang.launch_server ...`` on loopback, with metrics."""

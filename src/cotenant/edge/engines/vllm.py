@@ -30,7 +30,7 @@ class Vllm(EndsInOrder):
 
     __slots__ = ()
     name = "vllm"
-    can_sleep = changes_adapters = True
+    can_sleep = True
 
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``vllm serve MODEL ...`` on loopback; its key by environment."""

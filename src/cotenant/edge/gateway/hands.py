@@ -22,6 +22,7 @@ from cotenant.edge.gateway.bodies import body_for
 from cotenant.edge.gateway.core import Core, Doing, Ticket
 from cotenant.edge.gateway.journal import Entry, Journal, Stage
 from cotenant.edge.gateway.routed import RouterHost
+from cotenant.engines.hosting import changes_adapters
 from cotenant.errors import CotenantError, EngineError
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
 from cotenant.serving.from_plan import Fleet
@@ -108,7 +109,7 @@ class EngineHands:
         if replica.retires and replica.state in _GOING:
             return False
         now = replace(engine.launch, port=launch.port)
-        if now.adapters and engine.driver.changes_adapters:
+        if now.adapters and changes_adapters(engine.launch.engine):
             now = replace(now, adapters=launch.adapters)
         return (
             engine.level == level

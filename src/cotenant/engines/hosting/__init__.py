@@ -22,3 +22,9 @@ def hosting_of(engine: str) -> Hosting:
     """How the engine of that id (as `find_engine` gives it) is hosted."""
     found: Hosting = import_module(f"{__name__}.{_PLACES[engine]}").HOSTING
     return found
+
+
+def changes_adapters(engine: str) -> bool:
+    """Whether one that was started with adapters takes and drops others while it runs."""
+    requests = hosting_of(engine).adapter_requests
+    return requests is not None and requests.changed_running
