@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from statistics import mean, pstdev
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,18 @@ def test_users_who_leave_early_do_not_run_out_of_requests() -> None:
     assert asked[0] == asked[1] < 40
     assert asked[2] >= 2 * 60
     assert asked[3] >= 2 * 600  # a request a step
+
+
+def test_who_answers_nothing_reads_all_of_its_context() -> None:
+    """Embeddings: neither a quarter of the context in flight nor a trace's answers are written."""
+    closed = Traffic(concurrent=3, context_tokens=Lengths(p95=400))
+    how: dict[str, Any] = {"seed": 0, "model": 0, "duration_s": 60.0, "step_s": 0.1, "priority": 0}
+    found = workload(closed, **how, answers=False)
+    assert (set(found.requests.input_tokens.tolist()), found.warnings) == ({400}, ())
+    trace = Trace("t", (0.0, 1.0), (5, 6), (7, 8))
+    for traffic in (closed, Traffic(trace=trace)):
+        assert set(workload(traffic, **how, answers=False).requests.output_tokens.tolist()) == {1}
+    assert workload(Traffic(trace=trace), **how).requests.output_tokens.tolist() == [7, 8]
 
 
 def test_a_trace_comes_as_it_came() -> None:

@@ -108,6 +108,10 @@ def _through_kernel(
     if not models:
         return
     timeout_s, until = conditions.timeout_s, round(longest_s(span_s) * NS_PER_S)
+
+    def told(done: int, count: int) -> None:
+        progress(f"simulating, request {done:,}" + (f" of {count:,}" if count else ""))
+
     streams = [
         Stream(
             model.work.requests, model.hosts, users=model.work.users, until_ns=round(span_s * NS_PER_S),
@@ -118,7 +122,7 @@ def _through_kernel(
     ]  # fmt: skip
     run(
         hosts, streams, until_ns=until, residency=residency, cross=cross_cost(policy), outages=away,
-        progress=lambda done, count: progress(f"simulating, request {done:,} of {count:,}"),
+        progress=told,
     )  # fmt: skip
     for model, stream in zip(models, streams, strict=True):
         if model.work.users:

@@ -27,6 +27,10 @@ HELPERS: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_
 """How what it calls is compiled: nothing else calls that, so no way in from Python or C is made."""
 
 
+SIGNED = {core_steps.note: "int64(int64[:,::1], int64, int64, int64, int64, int64)"}
+"""What would be compiled once more for each number that it is called with, were its types not said."""
+
+
 @lru_cache(maxsize=4)
 def compiled(with_numba: bool = True, block_size: int = 0) -> Any:
     """The core as a function, for one block size or (0) any; `with_numba` false leaves it as Python."""
@@ -37,7 +41,9 @@ def compiled(with_numba: bool = True, block_size: int = 0) -> Any:
         from numba import njit
     except ImportError:
         return plain
-    calls = called(core.USED, lambda one: njit(forceinline=one not in core_steps.SELDOM, **HELPERS))
+    calls = called(
+        core.USED, lambda one: njit(SIGNED.get(one), forceinline=one not in core_steps.SELDOM, **HELPERS)
+    )
     return njit(bound(plain, calls), cache=True, **OPTIONS)
 
 

@@ -174,6 +174,10 @@ def _check(table: Ints, sites: Sequence[Site], hosts: Sequence[Sequence[int]]) -
         raise InputError("a model that has requests has no replica")
 
 
+SIGNED = {fleet_steps.note: "void(int64[:,::1], int64, int64, int64, int64, int64)"}
+"""As `fast.SIGNED`."""
+
+
 @lru_cache(maxsize=2)
 def compiled(with_numba: bool = True) -> Any:
     """The core as a function; `with_numba` false leaves it as Python.
@@ -190,5 +194,5 @@ def compiled(with_numba: bool = True) -> Any:
         from numba import njit
     except ImportError:
         return plain
-    calls = fast.called(used, lambda one: njit(forceinline=True, **fast.HELPERS))
+    calls = fast.called(used, lambda one: njit(SIGNED.get(one), forceinline=True, **fast.HELPERS))
     return njit(fast.bound(plain, calls), cache=True, **fast.OPTIONS)

@@ -22,7 +22,10 @@ from cotenant.simulation.router import Host, Router, Stream
 
 __all__ = ["Host", "Stream", "run"]
 
-Progress = Callable[[int, int], None]  # requests that have arrived, of how many
+Progress = Callable[[int, int], None]  # requests that have arrived, of how many (0: users ask again and again)
+
+
+_TOLD = 256  # requests
 
 
 def run(
@@ -43,7 +46,8 @@ def run(
     """
     arrivals = _arrivals(streams)
     router = Router(hosts, streams, outages or Outages(()))
-    place, change = 0, None
+    place, change, told = 0, None, 0
+    count = 0 if any(stream.users for stream in streams) else len(arrivals)
     while True:
         now = _next_moment(hosts, arrivals[place][0] * FS_PER_NS if place < len(arrivals) else None, change)
         now = router.next_moment(now)
@@ -64,10 +68,12 @@ def run(
                 continue
             router.send(model, request, now)
             place += 1
-            if progress is not None and place % 256 == 0:
-                progress(place, len(arrivals))
         for model, stream in enumerate(streams):
             _ask_again(stream, hosts, router, model, now)
+        asked = place + sum(len(stream.came_ns) for stream in streams)
+        if progress is not None and asked >= told + _TOLD:
+            told = asked
+            progress(asked, count)
         if residency is not None:
             residency.update(now)
             change = residency.next_change(now)

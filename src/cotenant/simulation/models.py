@@ -9,6 +9,7 @@ import numpy as np
 
 from cotenant.domain.conditions import Conditions
 from cotenant.domain.fleet import ModelRequest
+from cotenant.domain.workload import SILENT
 from cotenant.simulation.best_fit import ENDLESS, Targets
 from cotenant.simulation.clock import silent
 from cotenant.simulation.costs import FS_PER_S, NS_PER_S
@@ -62,6 +63,7 @@ def drawn(
     work = workload(
         request.traffic, seed=seed, model=number, duration_s=span_s, step_s=step, priority=request.priority,
         start_hour=start, timeout_s=conditions.timeout_s,
+        answers=request.task not in SILENT and not request.model.encoder_only,
     )  # fmt: skip
     if start is not None and silent(request.traffic, start, span_s):
         quiet = f"nobody asks it from {start:02}:00 on, when the fleet is busiest; ask --duration 24h for a day"

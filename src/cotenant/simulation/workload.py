@@ -30,18 +30,18 @@ class Workload:
 
 def workload(
     traffic: Traffic, *, seed: int, model: int, duration_s: float, step_s: float, priority: int,
-    start_hour: int | None = None, timeout_s: float | None = None,
+    start_hour: int | None = None, timeout_s: float | None = None, answers: bool = True,
 ) -> Workload:  # fmt: skip
     """The requests of the `model`-th model within `duration_s`. `step_s` is its fastest decode step; it and
     `timeout_s`, after which clients leave, bound how many a closed loop can ask. A varying rate (`by_hour`)
-    starts at `start_hour`, or at its busiest hour. Without output lengths a request is answered as soon as it is
-    read (embeddings).
+    starts at `start_hour`, or at its busiest hour. Without output lengths, or where it does not answer
+    (`answers`: embeddings do not), a request is done as soon as it is read.
     """
     if traffic.trace is not None:
         requests = traced(traffic.trace, priority=priority, duration_s=duration_s)
-        return Workload(requests, 0, traffic.trace.notes)
+        return Workload(requests if answers else _read_only(requests), 0, traffic.trace.notes)
     if traffic.concurrent is not None:
-        return _closed(traffic, seed, model, duration_s, step_s, priority, timeout_s)
+        return _closed(traffic, seed, model, duration_s, step_s, priority, timeout_s, answers)
     times, sizes = Draws(seed, model, 0), Draws(seed, model, 1)
     rate = traffic.requests_per_second or 0.0
     if traffic.by_hour:
@@ -51,7 +51,8 @@ def workload(
         arrivals = _arrivals(traffic.arrivals, rate, duration_s, times)
     inputs = _drawn(traffic.input_tokens or traffic.context_tokens, len(arrivals), sizes)
     outputs = _drawn(traffic.output_tokens or Lengths(p50=1), len(arrivals), sizes)
-    return Workload(Requests.of(arrivals, inputs, outputs, priority), 0)
+    requests = Requests.of(arrivals, inputs, outputs, priority)
+    return Workload(requests if answers else _read_only(requests), 0)
 
 
 def _arrivals(how: Arrivals, rate: float, duration_s: float, draws: Draws) -> list[int]:
@@ -79,11 +80,13 @@ def _closed(
     step_s: float,
     priority: int,
     timeout_s: float | None,
+    answers: bool,
 ) -> Workload:
-    """`concurrent` users. Where only the context in flight is known, three quarters of it are taken as prompt."""
+    """`concurrent` users. Where only the context in flight is known, three quarters of it are taken as prompt, or
+    all of it where nothing is answered."""
     users, sizes, warnings = traffic.concurrent or 1, Draws(seed, model, 1), []
     outputs = _quantiles(traffic.output_tokens or traffic.context_tokens)
-    mean = sum(outputs) / len(outputs) * (1.0 if traffic.output_tokens else 1 - _PROMPT_SHARE)
+    mean = sum(outputs) / len(outputs) * (1.0 if traffic.output_tokens else 1 - _PROMPT_SHARE) if answers else 1.0
     fastest = max(step_s * mean, 1e-9)
     if timeout_s is not None and timeout_s < fastest:
         fastest = max(min(step_s, fastest), timeout_s)  # who leaves earlier asks again earlier, at a step's end
@@ -94,10 +97,17 @@ def _closed(
         )
     else:
         context = _drawn(traffic.context_tokens, count, sizes)
-        given = [max(1, round(tokens * _PROMPT_SHARE)) for tokens in context]
+        given = [max(1, round(tokens * _PROMPT_SHARE)) for tokens in context] if answers else context
         written = [max(1, tokens - prompt) for tokens, prompt in zip(context, given, strict=True)]
-        warnings.append("of the context in flight three quarters are taken as prompt, one as answer")
-    return Workload(Requests.of([0] * count, given, written, priority), users, tuple(warnings))
+        if answers:
+            warnings.append("of the context in flight three quarters are taken as prompt, one as answer")
+    requests = Requests.of([0] * count, given, written, priority)
+    return Workload(requests if answers else _read_only(requests), users, tuple(warnings))
+
+
+def _read_only(requests: Requests) -> Requests:
+    """Done with what would be their first token."""
+    return replace(requests, output_tokens=np.ones_like(requests.output_tokens))
 
 
 def _drawn(lengths: Lengths | None, count: int, draws: Draws) -> list[int]:
