@@ -73,3 +73,11 @@ def test_each_model_of_an_ollama_has_the_servers_version() -> None:
     ).measurements
     assert [one.engine_version for one in found] == ["0.9.0", "0.9.0"]
     assert all("type_k" not in one.settings for one in found)
+
+
+def test_a_card_whose_name_has_brackets() -> None:
+    found = one(
+        "llama_model_load_from_file_impl: using device Vulkan0 (AMD RX 580 (RADV POLARIS10)) (0000:01:00.0) - 3912 MiB free\n"
+        "load_tensors:      Vulkan0 model buffer size =   999.77 MiB\n"
+    )
+    assert found.gpu == "AMD RX 580 (RADV POLARIS10)"

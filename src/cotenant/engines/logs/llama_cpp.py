@@ -55,7 +55,8 @@ LLAMA_CPP = EngineLog(
         LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
         LogLine(
             "using device ",
-            r"using device (?P<device>\w+) \((?P<gpu>[^)]{1,80})\)(?:.*?- (?P<device_free_mib><N>) MiB free)?",
+            r"using device (?P<device>\w+) \((?P<gpu>(?:[^()]|\([^()]{0,40}\)){1,80})\)"
+            r"(?:.*?- (?P<device_free_mib><N>) MiB free)?",
         ),
         LogLine(
             "offloaded ",
