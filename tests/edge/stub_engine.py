@@ -3,10 +3,11 @@
 Where an engine must misbehave, or be fast, this one stands in; nothing of the gateway is replaced. It needs
 nothing but Python. Its answers are words ``w0 w1 w2 ...``, as many as max_tokens says.
 
-    POST /_stub {"fail": MODE, "times": N, "after": K, "token_s": S}   how the next N requests go wrong
+    POST /_stub {"fail": MODE, "times": N, "after": K, "token_s": S, "width": W}   how the next N requests go wrong
 
 MODE: ``hang`` (nothing comes), ``die`` (the process kills itself), ``cut`` (the connection ends after K
-tokens), ``die-late`` (dies after K tokens), ``stall`` (silent after K tokens), ``garbage`` (no HTTP), ``500``, ``not-json``,
+tokens), ``die-late`` (dies after K tokens), ``stall`` (silent after K tokens), ``garbage`` (no HTTP), ``500``,
+``429`` (it is full), ``not-json``,
 ``wrong`` (an empty answer, 200), ``health`` (health says 503 from now on), ``mute`` (health does not answer), ``oom``
 (it asks for more memory than its limit, answers 500 and ends), ``slow`` (a second for each token).
 """
@@ -32,6 +33,7 @@ class Stub:
         self.told = told
         self.fail, self.times, self.after, self.token_s = "", 0, 0, told.token_s
         self.asleep, self.wrong_after_wake, self.running, self.tokens = False, told.wrong_after_wake, 0, 0
+        self.width = 0  # further letters of each word
         self.woken, self.adapters, self.seen, self.priorities = False, set(), [], []
         self.ready_at = time.monotonic() + told.load_s
         self.health_mode = ""
@@ -165,6 +167,8 @@ class Connection(asyncio.Protocol):
             return self.transport.close()
         if mode == "500":
             return self.send(500, {"error": {"message": "CUDA error: out of memory"}})
+        if mode == "429":
+            return self.send(429, {"error": "Model is overloaded", "error_type": "overloaded"})
         if mode == "oom":
             return self._run_out_of_memory()
         if mode == "not-json":
@@ -202,7 +206,7 @@ class Connection(asyncio.Protocol):
         token_s = 1.0 if mode == "slow" else stub.token_s
         wrong = mode == "wrong" or (stub.wrong_after_wake and stub.woken)
         letter = "x" if stub.told.other_after_wake and stub.woken else "w"
-        words = ["" if wrong else f"{letter}{n} " for n in range(count)]
+        words = ["" if wrong else f"{letter}{n}{'x' * stub.width} " for n in range(count)]
         chat = path == "/v1/chat/completions"
         kind = "chat.completion" if chat else "text_completion"
         base = {"id": "stub", "created": 1, "model": given.get("model")}

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import threading
 import time
 from dataclasses import replace
@@ -199,7 +200,48 @@ def test_only_whole_events_are_passed_on():
     assert not _DONE.search(b'data: {"text": "data: [DONE]"}\n\n')  # a model that was asked to say so
 
 
+def test_an_engine_that_is_full_is_asked_again_and_lives(gateway):
+    first = gateway.engines()
+    gateway.stub("alpha", fail="429", times=3)
+    began = time.monotonic()
+    status, _, found = gateway.chat("alpha")
+    assert (status, found["choices"][0]["finish_reason"]) == (200, "length")
+    assert 2.5 < time.monotonic() - began < 10  # a second's rest after each time
+    assert gateway.engines() == first
+
+
 # --- clients ---
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_clients_that_leave_a_stream_do_not_count_as_an_engine_that_fails(tmp_path, loop):
+    """They leave by a reset, in the middle of a stream that comes without a pause."""
+    (tmp_path / "uvloop.py").write_text("raise ImportError")
+    environment = {"PYTHONPATH": str(tmp_path)} if loop == "asyncio" else {}
+    one = Gateway(tmp_path, plan_document({"alpha": 100 * MIB}, 300 * MIB, slots=20), environment=environment)
+    try:
+        one.wait_for("alpha", "ready")
+        first = one.engines()
+        body = json.dumps({"model": "alpha", "messages": [], "stream": True, "max_tokens": 2000}).encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+        one.stub("alpha", width=4000)
+        for _ in range(10):
+            leaver = socket.create_connection(("127.0.0.1", one.port), timeout=10)
+            leaver.sendall(head % len(body) + body)
+            assert leaver.recv(1024).startswith(b"HTTP/1.1 200")
+            for _ in range(10):
+                leaver.recv(65536)
+            leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            leaver.close()
+        end = time.monotonic() + 10
+        while one.logged().count('"status": 499') < 10 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert one.logged().count('"status": 499') == 10
+        assert one.chat("alpha")[0] == 200
+        assert one.engines() == first
+        assert '"engine_stops"' not in one.logged()
+    finally:
+        one.stop()
 
 
 def scene(handler, talk, **more):

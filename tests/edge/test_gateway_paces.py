@@ -34,6 +34,8 @@ def test_streams_tell_their_pace_and_answers_in_one_piece_none(own):
         (b'data: {"text": "\\ndata: no"}\n\n', 1),
         (b': a remark\n\ndata: {"a": 1}\r\n\r\ndata: [DONE]\n\n', 1),
         (b"data: [DONE]\n\n", 0),
+        (b'data:{"a": 1}\n\ndata:[DONE]\r\n\r\n', 1),
+        (b'data: {"text": "data: [DONE]"}\n\n', 1),
         (b": a remark\n\n", 0),
     ],
 )

@@ -145,9 +145,9 @@ class Core:
         self.router.finished(self.now_ns, ticket.id)
         self.pump()
 
-    def broke(self, ticket: Ticket, reason: str, *, suspect: bool) -> None:
+    def broke(self, ticket: Ticket, reason: str, *, suspect: bool, full: bool) -> None:
         """Its engine did not answer it."""
-        self.router.broke(self.now_ns, ticket.id, reason, suspect=suspect)
+        self.router.broke(self.now_ns, ticket.id, reason, suspect=suspect, full=full)
         self.pump()
 
     def left(self, ticket: Ticket) -> None:

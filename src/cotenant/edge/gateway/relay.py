@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import aiohttp
 from aiohttp import web
@@ -20,14 +22,16 @@ _FIELDS = (b"data:", b":", b"event:", b"id:", b"retry:")
 _DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][\r\n]")
 _NOT_THE_CLIENTS = (401, 403, 408, 429)
 """Errors that a client did not make: it knows nothing of the engine's key and its queue."""
+_FULL, _UNAVAILABLE = 429, 503
 
 
 class BrokenError(Exception):
-    """The engine did not answer, or not properly. `suspect`: the engine itself is in doubt."""
+    """The engine did not answer, or not properly. `suspect`: the engine itself is in doubt; `full`: it is well, and
+    takes nothing more just now."""
 
-    def __init__(self, reason: str, *, suspect: bool = True) -> None:
+    def __init__(self, reason: str, *, suspect: bool = True, full: bool = False) -> None:
         super().__init__(reason)
-        self.suspect = suspect
+        self.suspect, self.full = suspect, full
 
 
 class Relay:
@@ -49,7 +53,8 @@ class Relay:
     async def send(
         self, ticket: Ticket, request: web.BaseRequest, url: str, key: str, body: bytes
     ) -> web.StreamResponse:
-        """Send `body` for it, relay the answer. Raises BrokenError where the engine fails before it or within."""
+        """Send `body` for it, relay the answer. Raises BrokenError where the engine fails before it or within, and
+        CancelledError where the client is gone."""
         headers = {"Content-Type": "application/json"}
         if key:
             headers["Authorization"] = f"Bearer {key}"
@@ -58,15 +63,14 @@ class Relay:
                 url + ticket.path, data=body, headers=headers, allow_redirects=False
             ) as answer:
                 if answer.status != 200 and (not 400 <= answer.status < 500 or answer.status in _NOT_THE_CLIENTS):
-                    raise BrokenError(f"it answered {answer.status}: {await _words(answer)}", suspect=False)
+                    reason = f"it answered {answer.status}: {await _words(answer)}"
+                    raise BrokenError(reason, suspect=False, full=_says_full(answer))
                 if answer.status == 200 and ticket.stream:
                     return await self._stream(ticket, request, answer)
                 return await self._whole(answer)
         except aiohttp.ClientError as error:
             raise BrokenError(_reason(error)) from None
         except (OSError, ValueError) as error:
-            if isinstance(error, ConnectionResetError) and "closing transport" in str(error):
-                raise asyncio.CancelledError from None  # it is the client's connection that is gone
             raise BrokenError(str(error) or type(error).__name__) from None
 
     async def _whole(self, answer: aiohttp.ClientResponse) -> web.Response:
@@ -106,14 +110,31 @@ class Relay:
                     headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
                 )
                 self.core.begun(ticket)
-                await out.prepare(request)
+                with _clients_side():
+                    await out.prepare(request)
                 ticket.out = out
             ticket.events += _count(events)
-            await out.write(events)
+            with _clients_side():
+                await out.write(events)
             tail = (tail + events)[-256:]
         if out is None or not _DONE.search(tail):
             raise BrokenError("its stream ended before the answer did", suspect=out is None)
         return out
+
+
+@contextmanager
+def _clients_side() -> Iterator[None]:
+    """What breaks in here is the client's connection, though aiohttp's errors are the same on both sides."""
+    try:
+        yield
+    except (ConnectionError, aiohttp.ClientConnectionError):
+        raise asyncio.CancelledError from None
+
+
+def _says_full(answer: aiohttp.ClientResponse) -> bool:
+    """Whether an engine is well and only takes nothing more now: 429 (TGI), or 503 with a time to come again (RFC
+    9110, 15.6.4); without one, 503 is an engine that fails."""
+    return answer.status == _FULL or (answer.status == _UNAVAILABLE and "Retry-After" in answer.headers)
 
 
 def _events_end(held: bytes) -> int:
@@ -130,7 +151,7 @@ def _events_end(held: bytes) -> int:
 def _count(events: bytes) -> int:
     """Events with data, the [DONE] left out. Line ends within JSON are escaped: what begins a line is an event."""
     marks = events.count(b"\ndata:") + events.startswith(b"data:")
-    return marks - (b"data: [DONE]" in events[-64:])
+    return marks - bool(_DONE.search(events[-64:]))
 
 
 async def _words(answer: aiohttp.ClientResponse) -> str:

@@ -146,7 +146,7 @@ class Routes:
         except BrokenError as error:
             ticket.relaying = False
             suspect = error.suspect or self.hands.is_routed(send.replica)
-            self.core.broke(ticket, str(error), suspect=suspect)
+            self.core.broke(ticket, str(error), suspect=suspect, full=error.full)
             return None
         except asyncio.CancelledError:
             ticket.relaying = False
