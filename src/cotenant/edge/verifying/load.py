@@ -32,12 +32,12 @@ class UnderWay:
     def __init__(self) -> None:
         self._open: set[http.client.HTTPConnection] = set()
         self._lock = threading.Lock()
-        self._ended = False
+        self.over = threading.Event()  # all have been ended, and none is to be sent
 
     def add(self, connection: http.client.HTTPConnection) -> None:
         """One more. Raises ConnectionAbortedError where all have been ended."""
         with self._lock:
-            if self._ended:
+            if self.over.is_set():
                 raise ConnectionAbortedError("ended before it was sent")
             self._open.add(connection)
 
@@ -49,7 +49,7 @@ class UnderWay:
     def cut(self) -> None:
         """End them all now: whoever waits for an answer sees a broken connection."""
         with self._lock:
-            self._ended = True
+            self.over.set()
             for one in self._open:
                 if one.sock is not None:
                     with contextlib.suppress(OSError):
@@ -84,12 +84,11 @@ class HttpLoad:
         lock = threading.Lock()
 
         def one(number: int, ask: Ask) -> None:
-            time.sleep(max(0.0, began + ask.at_s - time.monotonic()))
-            if halted:
+            if under_way.over.wait(max(0.0, began + ask.at_s - time.monotonic())):
                 return
             reply = self.ask(ask, number, under_way)
             with lock:
-                if not (halted and reply.error):  # else it is we who cut it
+                if not (under_way.over.is_set() and reply.error):  # else it is we who cut it
                     replies.append(reply)
 
         first, self.sent = self.sent, self.sent + len(asks)
@@ -107,12 +106,14 @@ class HttpLoad:
                     break
                 time.sleep(self.sample_s)
         except BaseException:  # Ctrl-C: nobody's engine goes on answering for nobody
-            halted.append("interrupted")
             under_way.cut()
             raise
         finally:
             for pool in pools.values():
                 pool.shutdown(cancel_futures=True)
+        for future in futures:
+            if not future.cancelled():
+                future.result()  # a fault of ours is not to be lost in it
         return tuple(replies), tuple(readings), halted[0] if halted else ""
 
     def ask(self, ask: Ask, number: int, under_way: UnderWay) -> Reply:
@@ -175,6 +176,8 @@ def _streamed(ask: Ask, answer: http.client.HTTPResponse, began: float) -> Reply
         if data == b"[DONE]":
             return Reply(ask, "", first - began, last - began, prompt, generated or pieces)
         told = json.loads(data)
+        if not isinstance(told, dict):
+            return Reply(ask, f"an event that is none: {_words(data)}"[:200])
         if "error" in told:
             return Reply(ask, _words(data))
         usage = told.get("usage")
