@@ -52,6 +52,23 @@ def test_quantised_caches_need_flash_attention():
         settled("0.20.2", OLLAMA_KV_CACHE_TYPE="q5_1")
 
 
+@pytest.mark.parametrize(("release", "flash"), [("0.13.2", False), ("0.13.3", False), ("0.13.4", True)])
+def test_its_llama_cpp_runner_leaves_flash_attention_to_llama_cpp_since_0_13_4(release: str, flash: bool) -> None:
+    assert settled(release).llama_cpp.flash_attn is flash
+    assert settled(release, OLLAMA_FLASH_ATTENTION=1).llama_cpp.flash_attn
+
+
+@pytest.mark.parametrize(
+    ("release", "micro", "whole"), [("0.9.0", 512, 4096), ("0.13.2", 512, 4096), ("0.13.3", 1024, 4096)]
+)
+def test_num_batch_is_the_micro_batch_since_0_13_3(release: str, micro: int, whole: int) -> None:
+    """llama/llama.go: until then n_batch alone, num_batch of every slot, and llama.cpp's own n_ubatch of 512."""
+    found = settled(release, num_batch=1024, OLLAMA_NUM_PARALLEL=4)
+    assert (found.llama_cpp.n_ubatch, found.llama_cpp.n_batch) == (micro, whole)
+    assert "PARAMETER num_batch 1024" in modelfile(found, "./m.gguf")
+    assert OLLAMA.resolve(MODEL, SMALL, found, Version.parse(release)) == found
+
+
 def test_sliding_layers_keep_everything_and_every_token_has_logits():
     found = settled("0.20.2")
     assert found.llama_cpp.swa_full

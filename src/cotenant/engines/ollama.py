@@ -28,7 +28,7 @@ from cotenant.domain.estimate import Term
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.llama_cpp import LlamaCppOptions
-from cotenant.domain.model import ModelSpec
+from cotenant.domain.model import AttentionKind, ModelSpec
 from cotenant.domain.workload import Adapter
 from cotenant.engines.llama_cpp.builds import BuildRules, build_rules
 from cotenant.engines.llama_cpp.engine import LLAMA_CPP, allocate, resolved
@@ -51,7 +51,8 @@ OLDEST = Version((0, 1, 30), "0.1.30")
 
 _ONE_SLOT = (0, 10)  # before it, four slots where they fitted
 _CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6), (0, 16)
-_FLASH_DEFAULT = (0, 13)
+_FLASH_AUTO = (0, 13, 4)  # its llama.cpp runner leaves it to llama.cpp unless told (llm/server.go)
+_MICRO_BATCH = (0, 13, 3)  # num_batch is the micro-batch; before, llama.cpp's own 512 (llama/llama.go)
 WORDS = {
     "num_ctx": ("n_ctx_slot", whole(1, 2**31)),
     "num_gpu": ("n_gpu_layers", whole(0, 100_000)),
@@ -137,18 +138,28 @@ def _as_runner(
             hint=f"OLLAMA_KV_CACHE_TYPE is {', '.join(_CACHE_TYPES)}",
         )
     own = own_engine(model, release)
-    flash = asked.flash_attn
-    if flash is None:
-        since = own.flash if own is not None else _FLASH_DEFAULT
-        flash = since is not None and release >= since
-    # without flash attention it falls back to f16
+    flash = _flash(model, asked.flash_attn, own, release)
+    # without flash attention it falls back to f16 (and is started with flash attention said where it has it)
     type_name = asked.type_k if asked.type_k != "f16" and flash else "f16"
-    batch = asked.n_ubatch or settings.max_num_batched_tokens or 512
+    slots = asked.n_parallel or 1
+    settled = asked.n_batch // slots if asked.n_batch else None
+    batch = settled or asked.n_ubatch or settings.max_num_batched_tokens or 512
+    every = batch * slots
+    micro = batch if own is not None or release >= _MICRO_BATCH else min(512, every)
     return replace(
-        asked, n_ubatch=batch, n_batch=batch * (asked.n_parallel or 1), flash_attn=flash, type_k=type_name,
+        asked, n_ubatch=micro, n_batch=every, flash_attn=flash, type_k=type_name,
         type_v=type_name, kv_unified=own is not None, swa_full=own is None,
-        window_memory=window_memory(model, own, asked.n_parallel or 1) if own is not None else 0,
+        window_memory=window_memory(model, own, slots) if own is not None else 0,
     )  # fmt: skip
+
+
+def _flash(model: ModelSpec, asked: bool | None, own: OwnEngine | None, release: Release) -> bool:
+    """Whether it runs flash attention (llm/server.go; fs/ggml/ggml.go, SupportsFlashAttention)."""
+    if asked is None:
+        since = own.flash if own is not None else _FLASH_AUTO
+        return since is not None and release >= since
+    apart = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
+    return asked and not apart and "gemma2" not in f"{model.family} {model.architecture}".lower()
 
 
 def window_memory(model: ModelSpec, own: OwnEngine, slots: int) -> int:
@@ -191,9 +202,12 @@ def modelfile(settings: EngineSettings, model_path: str, adapters: Sequence[Adap
     """
     options = settings.llama_cpp or LlamaCppOptions()
     slots = options.n_parallel or 1
+    batch = options.n_ubatch
+    if batch and (options.n_batch or 0) > batch:  # its runner takes num_batch of every slot at once
+        batch = (options.n_batch or 0) // slots
     parameters = {
         "num_ctx": (options.n_ctx or 0) // slots,
-        "num_batch": None if options.auto_batch else options.n_ubatch,
+        "num_batch": None if options.auto_batch else batch,
         "num_gpu": options.n_gpu_layers,
     }
     lines = [
