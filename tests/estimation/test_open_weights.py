@@ -9,6 +9,7 @@ from cotenant.catalogue.models import find_entry
 from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import EngineSettings, Speculation, Version
 from cotenant.domain.model import ModelSpec
+from cotenant.engines.held import Loaded
 from cotenant.engines.speculative import refuse_elsewhere
 from cotenant.engines.vllm import VLLM
 from cotenant.errors import InputError, UnsupportedError
@@ -127,7 +128,7 @@ def test_text_alone_is_refused_where_no_release_or_engine_knows_it():
     [("Qwen/Qwen3-VL-30B-A3B-Instruct", 2, 29.3114), ("google/gemma-4-E4B-it", 1, 15.16)],
 )
 def test_models_that_see_hold_buffers_beside_their_tensors(name, ranks, printed):
-    size = weights_per_rank(spec(name), find_format("bf16"), tensor_parallel_size=ranks, video_positions=4)[
-        0
-    ].bytes
+    size = weights_per_rank(
+        spec(name), find_format("bf16"), tensor_parallel_size=ranks, loaded=Loaded(video_positions=4)
+    )[0].bytes
     assert size.low <= printed * GIB <= size.high

@@ -145,7 +145,8 @@ class ModelSpec:
     computed from `parameters` and the quantisation format. `quantization` names the format that the
     checkpoint is stored in ("" = unquantised), `cache_dtype` what it wants its KV cache kept in.
     `max_model_len` is the longest sequence that the model takes. `merges` are the pairs of a byte-pair
-    vocabulary, 0 for other kinds, None where nothing tells.
+    vocabulary, 0 for other kinds, None where nothing tells. `rotary_share`: of a head, what turns with its
+    position; `positions_in_time`: a position has a part for a video's time.
     """
 
     name: str
@@ -169,6 +170,8 @@ class ModelSpec:
     source: str = ""
     notes: tuple[str, ...] = field(default=())
     merges: int | None = None
+    rotary_share: float = 1.0
+    positions_in_time: bool = False
 
     @property
     def num_parameters(self) -> int:

@@ -1,4 +1,4 @@
-"""What a kernel holds of a quantised weight once it is loaded, where that differs from what the file stores."""
+"""What an engine holds once weights are loaded, where that differs from what the file stores."""
 
 from __future__ import annotations
 
@@ -25,3 +25,21 @@ class Held:
             tensor_bits=stored.tensor_bits if self.tensor_bits is None else self.tensor_bits,
             zero_bits=stored.zero_bits if self.zero_bits is None else self.zero_bits,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """How an engine holds tensors beside their formats.
+
+    `unsplit`: the allocator splits nothing off large tensors. `segments`: what it prints is a difference of free
+    memory, which counts segments that are partly used. `rotary_dtype`: of the rotary table, `video_positions`: how
+    many times longer it is in models that see video.
+    """
+
+    unsplit: bool = False
+    segments: bool = False
+    rotary_dtype: str = "bf16"
+    video_positions: int = 1
+
+
+AS_STORED = Loaded()

@@ -17,7 +17,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import ModelSpec, Role
 from cotenant.domain.workload import Adapter
-from cotenant.engines.held import Held
+from cotenant.engines.held import AS_STORED, Held, Loaded
 
 
 class Capacity(StrEnum):
@@ -319,9 +319,8 @@ class MemoryRules:
     """One version of one engine. `adapters_on_vocabulary`: LoRA buffers also on embedding and head,
     `adapters`: where they are counted.
     `unties_head`: stores an output layer of its own beside the embedding that the checkpoint shares with it.
-    `unsplit_weights`: loaded with an allocator that splits nothing off large tensors. `allocate`: set for an
-    engine that allocates what it is told to; without it, the pool fills what a budget leaves. `limits`: what it
-    does with requests beyond what it was told."""
+    `allocate`: set for an engine that allocates what it is told to; without it, the pool fills what a budget
+    leaves. `limits`: what it does with requests beyond what it was told."""
 
     capacity: Capacity
     cache: CacheRules
@@ -330,7 +329,6 @@ class MemoryRules:
     has_cache_bytes: bool  # knows kv_cache_memory_bytes
     adapters_on_vocabulary: bool
     adapters: AdapterPlace = AdapterPlace.WEIGHTS
-    unsplit_weights: bool = False
     unties_head: bool = False
     allocate: Allocate | None = None
     notes: tuple[str, ...] = ()
@@ -340,7 +338,7 @@ class MemoryRules:
     copies_share: frozenset[Role] = frozenset({Role.EXPERT})  # what copies of attention split between them
     limits: Limits | None = None
     online: tuple[tuple[str, Online], ...] = ()  # formats made while loading; others are streamed
-    video_positions: int = 1  # how many times longer the rotary table of models that see video is
+    loaded: Loaded = AS_STORED
     held: tuple[Held, ...] = ()  # formats that kernels repack
     load_slack_bytes: int = 0  # the most that its "weights" hold beside them: a difference of free memory
 

@@ -22,6 +22,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, Role
 from cotenant.domain.workload import Adapter
+from cotenant.engines.held import Loaded
 from cotenant.engines.refusals import refuse_long, refuse_share, refuse_uneven
 from cotenant.engines.rules import (
     Base,
@@ -181,6 +182,8 @@ def _rules(release: _Release) -> MemoryRules:
         share_option="mem_fraction_static",
         copies_share=frozenset({Role.EXPERT, Role.MLP, Role.HEAD}),  # DP attention alone is replicated
         load_slack_bytes=160 * MIB,
+        # model_loader prints what get_available_gpu_memory lost; its own rotary layers keep tables in fp32
+        loaded=Loaded(segments=True, rotary_dtype="fp32" if release >= (0, 4, 2) else "bf16"),
         online=(("fp8", Online.WHOLE),),  # model_loader/loader.py, load_weights_and_postprocess
     )
 

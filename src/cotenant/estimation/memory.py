@@ -115,8 +115,8 @@ def _filled(settings: EngineSettings, demand: Demand | None) -> EngineSettings:
 
 
 # Where host and card share one memory, SGLang reads what is available to the host, so that what its process takes
-# there while it loads counts as weights (utils, get_available_gpu_memory): 0.13 to 0.41 GiB in five public logs.
-_SHARED_SLACK = 3
+# there while it loads counts as weights (utils, get_available_gpu_memory): up to 0.26 GiB in five public logs.
+_SHARED_SLACK = 2
 
 
 def _rank_estimates(

@@ -160,9 +160,8 @@ def frame_of(
         pipeline_parallel_size=resolved.pipeline_parallel_size,
         dtype=resolved.dtype, adapters_on_vocabulary=rules.adapters_on_vocabulary,
         adapters=resolved.adapters if rules.adapters is AdapterPlace.WEIGHTS else None,
-        padding=padding, data_parallel_size=resolved.data_parallel_size, unsplit=rules.unsplit_weights,
+        padding=padding, data_parallel_size=resolved.data_parallel_size, loaded=rules.loaded,
         rest_last=rules.cache.rest_on_last_stage, copies_share=rules.copies_share,
-        video_positions=rules.video_positions,
     )  # fmt: skip
     online = made_while_loading(model, format, rules)
     return Frame(
@@ -183,8 +182,7 @@ def _while_loading(
     def held(one: QuantizationFormat) -> tuple[StageWeights, ...]:
         return stage_weights(
             model, one, resolved.tensor_parallel_size, resolved.pipeline_parallel_size, resolved.dtype, padding,
-            resolved.data_parallel_size, rules.unsplit_weights, rules.cache.rest_on_last_stage,
-            rules.copies_share, rules.video_positions,
+            resolved.data_parallel_size, rules.loaded, rules.cache.rest_on_last_stage, rules.copies_share,
         )  # fmt: skip
 
     plain = None if online is None else held(find_format("bf16"))

@@ -17,12 +17,14 @@ from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
 from cotenant.domain.quantization import QuantizationFormat, Storage
+from cotenant.engines.held import AS_STORED, Loaded
 from cotenant.engines.rules import ExpertPadding, TensorBytes
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
 from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.mixers import quantised_mixers, share_quantised
+from cotenant.estimation.segments import reserved
 from cotenant.estimation.stages import copies_in_stage, rank_share, stage_layers
 from cotenant.units import format_count, format_gib
 
@@ -84,18 +86,16 @@ def weights_per_rank(
     adapters_on_vocabulary: bool = True,
     padding: ExpertPadding | None = None,
     data_parallel_size: int = 1,
-    unsplit: bool = False,
+    loaded: Loaded = AS_STORED,
     rest_last: bool = False,
     copies_share: frozenset[Role] = EXPERTS_ALONE,
-    video_positions: int = 1,
 ) -> tuple[Term, ...]:
     """One term a rank, stage by stage (ranks of a stage hold alike). Expert parallel moves whole experts to a
     rank instead of a slice of each, which leaves its bytes the same. `copies_share`: what copies of attention
-    split between them; `video_positions`: how many times longer the rotary table of models that see video is.
-    Raises UnsupportedError for a format without rules."""
+    split between them. Raises UnsupportedError for a format without rules."""
     key = (
         tensor_parallel_size, pipeline_parallel_size, dtype, adapters, adapters_on_vocabulary, padding,
-        data_parallel_size, unsplit, rest_last, copies_share, video_positions,
+        data_parallel_size, loaded, rest_last, copies_share,
     )  # fmt: skip
     return _TERMS.get((model, format.storage), (format.name, key), lambda: _terms(model, format, *key))
 
@@ -110,19 +110,18 @@ def _terms(
     adapters_on_vocabulary: bool,
     padding: ExpertPadding | None,
     copies: int,
-    unsplit: bool,
+    loaded: Loaded,
     rest_last: bool,
     copies_share: frozenset[Role],
-    video_positions: int,
 ) -> tuple[Term, ...]:
     stages = stage_weights(
-        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
-        copies_share, video_positions,
+        model, format, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, loaded, rest_last,
+        copies_share,
     )  # fmt: skip
     mixed = quantised_mixers(model, format)
     smaller = stages if mixed is None else stage_weights(
-        model, mixed, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, unsplit, rest_last,
-        copies_share, video_positions,
+        model, mixed, tensor_parallel_size, pipeline_parallel_size, dtype, padding, copies, loaded, rest_last,
+        copies_share,
     )  # fmt: skip
     between = share_quantised(model, format)
     terms = []
@@ -154,13 +153,12 @@ def stage_weights(
     dtype: str,
     padding: ExpertPadding | None = None,
     copies: int = 1,
-    unsplit: bool = False,
+    loaded: Loaded = AS_STORED,
     rest_last: bool = False,
     copies_share: frozenset[Role] = EXPERTS_ALONE,
-    video_positions: int = 1,
 ) -> tuple[StageWeights, ...]:
     """Bytes of one rank of each stage, without adapters; kept for the next call with the same objects."""
-    key = (ranks, stages, dtype, padding, copies, unsplit, rest_last, copies_share, video_positions)
+    key = (ranks, stages, dtype, padding, copies, loaded, rest_last, copies_share)
     return _CACHE.get((model, format.storage), (format.name, key), lambda: _stage_weights(model, format, *key))
 
 
@@ -242,10 +240,9 @@ def _stage_weights(
     dtype: str,
     padding: ExpertPadding | None,
     copies: int,
-    unsplit: bool,
+    loaded: Loaded,
     rest_last: bool,
     copies_share: frozenset[Role],
-    video_positions: int,
 ) -> tuple[StageWeights, ...]:
     if not model.parameters and model.stored_bytes is None:
         raise UnsupportedError(f"nothing says what the weights of {model.name} take")
@@ -268,10 +265,30 @@ def _stage_weights(
             entry = sizes.setdefault((_merged(group.name), group.layers), [0.0, many])
             entry[0] += size * scale
             rest += many * _absorbed(group, ranks)
-        total = rest + sum(count * allocated_bytes(size, unsplit=unsplit) for size, count in sizes.values())
+        rotary = rotary_bytes(model, loaded.video_positions, loaded.rotary_dtype)
+        one_each = not format.storage or format.name.startswith("fp8")
+        total, least = _allocated(sizes, rest, rotary, loaded, one_each)
         largest = max((size for size, _ in sizes.values()), default=total)
-        found.append(StageWeights(ceil(total + rotary_bytes(model, video_positions)), ceil(largest), spread))
+        reach = (spread[0] + (total - least) / total if total else spread[0], spread[1])
+        found.append(StageWeights(ceil(total), ceil(largest), reach))
     return tuple(found)
+
+
+def _allocated(
+    sizes: dict[tuple[str, tuple[int, ...]], list[float]], rest: float, rotary: int, loaded: Loaded,
+    whole_tensors: bool,
+) -> tuple[float, float]:  # fmt: skip
+    """(bytes of a rank's tensors as the engine counts them, the fewest that they could be); `rest` are those of
+    vectors. `whole_tensors`: a matrix is one tensor, not one of values beside others of scales and zeros."""
+    least = (
+        rest + rotary + sum(many * allocated_bytes(size, unsplit=loaded.unsplit) for size, many in sizes.values())
+    )
+    if not (loaded.segments and whole_tensors):
+        return least, least
+    once = [size for (_, layers), (size, many) in sizes.items() if not layers for _ in range(int(many))]
+    layered = [(size, int(many)) for (_, layers), (size, many) in sizes.items() if layers]
+    whole = reserved([*once, *((rotary,) if rotary else ())], layered, rest)
+    return (least, least) if whole is None else (max(whole, least), least)
 
 
 def _scale(model: ModelSpec, format: QuantizationFormat, dtype: str) -> tuple[float, _Spread]:  # noqa: A002
@@ -315,21 +332,24 @@ def _merged(name: str) -> str:
     return f"{prefix}.{_MERGED.get(last, last)}"
 
 
-def rotary_bytes(model: ModelSpec, video_positions: int = 1) -> int:
-    """The tables of cosines and sines, one row a position in the model's dtype: one for each width that layers
-    rotate, and for Gemma 3 and 4 one for each kind of layers, whose bases differ. Where positions count a video's
-    time it may be longer (vLLM, layers/rotary_embedding/mrope.py)."""
+def rotary_bytes(model: ModelSpec, video_positions: int = 1, dtype: str = "bf16") -> int:
+    """The tables of cosines and sines, one row a position: one for each width that layers rotate, and for Gemma 3
+    and 4 one for each kind of layers, whose bases differ. Where positions count a video's time it may be longer
+    (vLLM, layers/rotary_embedding/mrope.py)."""
     rotating = (AttentionKind.FULL, AttentionKind.SLIDING, AttentionKind.CHUNKED, AttentionKind.LATENT)
     apart = model.architecture.startswith(_BASES_BY_KIND)
     tables = {
-        (64 if group.kind is AttentionKind.LATENT else group.key_width, group.kind if apart else None)
+        (
+            64 if group.kind is AttentionKind.LATENT else round(group.key_width * model.rotary_share),
+            group.kind if apart else None,
+        )
         for group in model.layer_groups
         if group.kind in rotating
     }
     if model.encoder_only or not tables:
         return 0
-    factor = video_positions if model.family in _POSITIONS_IN_TIME else 1
-    return round(factor * model.max_model_len * sum(width for width, _ in tables) * element_bytes("bf16"))
+    factor = video_positions if model.positions_in_time or model.family in _POSITIONS_IN_TIME else 1
+    return round(factor * model.max_model_len * sum(width for width, _ in tables) * element_bytes(dtype))
 
 
 _BASES_BY_KIND = ("Gemma3", "Gemma4")

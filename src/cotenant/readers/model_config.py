@@ -59,6 +59,7 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "",
         built = builder(view)
         dtype = _dtype(view)
         length = built.max_model_len or _max_model_len(view)
+        rotary = _rotary(view)
     except CotenantError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
@@ -79,7 +80,7 @@ def read_model_config(config: Mapping[str, Any], *, name: str, source: str = "",
         intermediate_size=built.intermediate_size, vocab_size=built.vocab_size, max_model_len=length, dtype=dtype,
         quantization=stored_format(config), cache_dtype=stored_cache_dtype(config), num_experts=built.num_experts,
         experts_per_token=built.experts_per_token, modalities=built.modalities, encoder_only=built.encoder_only,
-        source=source, notes=built.notes,
+        source=source, notes=built.notes, rotary_share=rotary[0], positions_in_time=rotary[1],
     )  # fmt: skip
 
 
@@ -147,3 +148,16 @@ def _max_model_len(view: ConfigView) -> int:
     if kind in _UNSCALED_ROPES or "gemma3" in text.text("model_type") or "factor" not in rope:
         return length
     return int(length * rope.number("factor", default=1.0))
+
+
+def _rotary(view: ConfigView) -> tuple[float, bool]:
+    """(the share of a head that is rotated, whether a video's time is a part of positions), where the config says
+    so (vLLM, layers/rotary_embedding: get_rope)."""
+    text = _text_config(view)
+    rope = text.section("rope_parameters" if "rope_parameters" in text else "rope_scaling")
+    share = 1.0
+    for section in (rope, text):
+        if "partial_rotary_factor" in section:
+            share = section.number("partial_rotary_factor", default=1.0)
+            break
+    return (share if 0.0 < share <= 1.0 else 1.0), "mrope_section" in rope

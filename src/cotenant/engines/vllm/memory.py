@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cotenant.domain.model import AttentionKind, ModelSpec
-from cotenant.engines.held import Held
+from cotenant.engines.held import Held, Loaded
 from cotenant.engines.rules import (
     AdapterPlace,
     CacheRules,
@@ -41,10 +41,12 @@ def memory_rules(release: Release) -> MemoryRules:
         has_cache_bytes=release >= (0, 10, 2),
         adapters_on_vocabulary=True,
         adapters=_adapters(release),
-        unsplit_weights=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
+        loaded=Loaded(
+            unsplit=release >= (0, 21),  # v1/worker/gpu_worker.py, _scoped_allocator_max_split
+            video_positions=4 if release >= (0, 7) else 1,  # layers/rotary_embedding, cache_max_position_num
+        ),
         notes=_notes(release),
         online=(("fp8", _online(release)),),
-        video_positions=4 if release >= (0, 7) else 1,  # layers/rotary_embedding, cache_max_position_num
     )
 
 
@@ -135,8 +137,8 @@ def _packing(release: Release) -> Packing:
 def _profile_rules(release: Release) -> ProfileRules:
     """0.8 to 0.11 sampled with FlashInfer where it was installed, as it is in the official image of 0.9.1 on and a
     requirement since 0.11.1; 0.12 made it an opt-in, so the sort came back until the Triton kernel of 0.17
-    (v1/sample/ops/topk_topp_triton.py; 0.16.0 has none); FlashInfer is the default again since 0.21, and the native
-    draw that is warmed after it has the same peak."""
+    (v1/sample/ops/topk_topp_triton.py; 0.16.0 has none); FlashInfer is the default again since 0.21, and the
+    native draw that is warmed after it has the same peak."""
     triton, maybe = release >= (0, 17), (0, 9, 1) <= release < (0, 11, 1)
     in_place = triton or (0, 11, 1) <= release < (0, 12)
     return ProfileRules(
