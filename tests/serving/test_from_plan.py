@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bench.live_case import MIB, plan_document
@@ -89,3 +91,16 @@ def test_hours_of_a_folded_model_wake_the_one_that_serves_it():
     replica |= {"checkpoint": "org/model", "also_serves": ["folded"]}
     fleet = fleet_of(read_plan(document), requests)
     assert [(one.model, one.weights) for one in fleet.hours] == [("alpha", tuple(day))] * 2
+
+
+def test_an_address_for_one_replica_does_not_let_another_start_on_a_slice():
+    document = plan_document({"alpha": 100 * MIB, "beta": 100 * MIB}, 300 * MIB)
+    plan = read_plan(document)
+    card = replace(plan.gpus[0].device, type="A100-80GB-SXM:3g.40gb")
+    replicas = tuple(replace(one, devices=(card,)) for one in plan.replicas)
+    plan = replace(plan, replicas=replicas, gpus=(replace(plan.gpus[0], device=card),))
+    with pytest.raises(InputError, match="MIG"):
+        fleet_of(plan)
+    with pytest.raises(InputError, match="beta-1: engines on MIG"):
+        fleet_of(plan, urls={"alpha": "http://x:1"})
+    assert len(fleet_of(plan, urls={"alpha": "http://x:1", "beta-1": "http://x:2"}).hosts) == 2

@@ -55,6 +55,16 @@ class Version:
         return self.text or ".".join(map(str, self.parts))
 
 
+def is_as_planned(runs: str, planned: str) -> bool | None:
+    """Whether what runs is what was planned: ``0.21.3`` where ``0.21`` was, not where ``0.21.0`` was; builds and
+    suffixes apart. None where one of them has no number."""
+    try:
+        told, wanted = Version.parse(runs), Version.parse(planned)
+    except ValueError:
+        return None
+    return Version(told.parts[: len(wanted.parts)]) == wanted
+
+
 @dataclass(frozen=True, slots=True)
 class AdapterSlots:
     """Room for LoRA adapters in one process: how many at once on the GPU, of what largest rank."""

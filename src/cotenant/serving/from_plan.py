@@ -61,8 +61,6 @@ def fleet_of(
     InputError where the plan cannot be served."""
     if not plan.feasible or not plan.replicas:
         raise InputError("this plan is not feasible: it cannot be served", hint="see its shortfalls")
-    if any(device.is_slice for one in plan.replicas for device in one.devices) and not urls:
-        raise InputError("engines on MIG slices are not started yet", hint="start them, and name each with --url")
     given = dict(urls or {})
     asked = {one.name: one for one in requests}
     modes = {model: turns.mode for turns in plan.turns for model in turns.models}
@@ -72,6 +70,11 @@ def fleet_of(
     hosts, launches, levels = [], [], []
     for replica in ordered:
         url = given.pop(replica.id, None) or given.get(replica.model, "")
+        if not url and any(device.is_slice for device in replica.devices):
+            raise InputError(
+                f"{replica.id}: engines on MIG slices are not started yet",
+                hint=f"start it, and give --url {replica.id}=http://...",
+            )
         level = 0 if url else _sleep_level(replica, modes.get(replica.model, ""))
         hosts.append(_host(replica, shares, numbers, level, ours=not url))
         differ = priorities or (replica.model in asked and asked[replica.model].priority != 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from cotenant.edge.verifying.devices import nvml
@@ -48,11 +48,25 @@ def read(binding: Any, cards: Sequence[int]) -> dict[int, tuple[int, dict[int, i
 
 
 def held_by(told: dict[int, int | None], pids: frozenset[int]) -> int | None:
-    """What these processes hold of a card together; None where the driver does not say it of one of them."""
+    """What these processes hold of a card together; None where the driver lists none of them (in a container with
+    pids of its own it lists others' numbers), or does not say it of one of them."""
+    mine = pids & told.keys()
+    if not mine:
+        return None
     total = 0
-    for pid in pids & told.keys():
+    for pid in mine:
         size = told[pid]
         if size is None:
             return None
         total += size
     return total
+
+
+def held_by_each(
+    told: dict[int, int | None], pids: Mapping[int, frozenset[int]], loading: Container[int]
+) -> dict[int, int | None]:
+    """`held_by` for each replica. One of those that load, and is not listed, holds nothing yet."""
+    return {
+        place: 0 if place in loading and mine.isdisjoint(told) else held_by(told, mine)
+        for place, mine in pids.items()
+    }

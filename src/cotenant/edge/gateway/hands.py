@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from cotenant.domain.engine import Version
+from cotenant.domain.engine import is_as_planned
 from cotenant.domain.running import EngineProcess, Health, Launch
 from cotenant.edge.engines import find_driver, processes
 from cotenant.edge.engines.checkup import checkup
@@ -77,11 +77,13 @@ class EngineHands:
         """`routed`: llama-servers are started by one of their kind, in router mode."""
         self.core, self.journal, self.keys = core, journal, keys
         self.engines: list[Engine] = []
-        launches = lambda: [one.launch for one in self.engines]  # noqa: E731
-        self.router = RouterHost(launches, journal, core.log) if routed else None
+        self.router = RouterHost(self._launches, journal, core.log) if routed else None
         self.tasks: set[asyncio.Task[None]] = set()
         self.stops = asyncio.Event()  # an engine was asked to stop
         self.add(zip(core.fleet.launches, core.fleet.sleep_levels, strict=True))
+
+    def _launches(self) -> list[Launch]:
+        return [one.launch for one in self.engines]
 
     def add(self, launches: Any) -> None:
         """Further replicas, as (launch, sleep level)."""
@@ -313,10 +315,9 @@ class EngineHands:
         """Bytes were planned for one version; another one is said, as it may take more."""
         try:
             told = await asyncio.to_thread(engine.driver.version, engine.url, key=engine.key)
-            runs, planned = Version.parse(told).parts[:2], Version.parse(engine.launch.version).parts[:2]
         except CotenantError:
             return
-        if runs and planned and runs != planned:
+        if is_as_planned(told, engine.launch.version) is False:
             self.log("engine_version_differs", engine, planned=engine.launch.version, runs=told[:40])
 
     async def _bring_adapters(self, engine: Engine) -> None:

@@ -26,7 +26,7 @@ _FULL, _UNAVAILABLE = 429, 503
 
 
 class BrokenError(Exception):
-    """The engine did not answer, or not properly. `suspect`: the engine itself is in doubt; `full`: it is well, and
+    """The engine did not answer, or not properly. `suspect`: the engine itself is in doubt; `full`: it is well and
     takes nothing more just now."""
 
     def __init__(self, reason: str, *, suspect: bool = True, full: bool = False) -> None:

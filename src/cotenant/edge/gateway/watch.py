@@ -139,11 +139,11 @@ class Watch:
     async def _router_memory(self, beyond: dict[int, int]) -> dict[int, int]:
         """A router has no place in the plan: what it holds beside its models is not theirs."""
         router = None if self.hands.router is None else self.hands.router.process
-        hosts = [one.host for one in self.core.router.floor.replicas if one.host.devices]
         on_host = [
-            host.devices[0] for host, engine in zip(hosts, self.hands.engines, strict=False)
-            if not engine.launch.devices
-        ]  # fmt: skip
+            replica.host.devices[0]
+            for replica, engine in zip(self.core.router.floor.replicas, self.hands.engines, strict=True)
+            if replica.host.devices and not engine.launch.devices
+        ]
         if router is not None and on_host:
             with suppress(CotenantError):
                 memory = await asyncio.to_thread(processes.own_memory, router)
@@ -168,11 +168,12 @@ class Watch:
             for place, engine in enumerate(self.hands.engines)
             if engine.process is not None
         }
+        loading = {place for place, one in enumerate(floor.replicas) if one.state is State.STARTING}
         found = {}
         for device, card in places.items():
             if card in told:
                 free, held = told[card]
-                ours = {place: cards.held_by(held, mine) for place, mine in pids.items()}
+                ours = cards.held_by_each(held, pids, loading)
                 found[device] = floor.ledger.beyond(device, free, ours)
         return found
 

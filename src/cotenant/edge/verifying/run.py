@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cotenant.domain.calibration import DECODE, FIRST_TOKEN, CalibrationProfile
-from cotenant.domain.engine import EngineSettings
+from cotenant.domain.engine import EngineSettings, is_as_planned
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.explanation import TERMS
 from cotenant.domain.fleet import ModelRequest
@@ -48,9 +48,8 @@ def verify_plan(
     subjects = [_subject(plan, one, opened[one.id], by_name.get(one.model)) for one in replicas]
     digest = _digest(plan, asked, urls)
     folder = asked.state or data_dir() / "verify" / digest[:16]
-    journal = FileJournal(folder / "journal.json", "" if asked.fresh else digest)
-    if asked.fresh:
-        journal = FileJournal(folder / "journal.json", f"{digest}/{time.time_ns()}")
+    mark = f"{digest}/{time.time_ns()}" if asked.fresh else digest
+    journal = FileJournal(folder / "journal.json", mark)
     source = DeviceSource(asked.metrics)
     engines = {one.id: _engine(one, urls, asked, folder, source) for one in replicas}
     vocabulary = {name: found[0].spec.vocab_size for name, found in opened.items() if found[0] is not None}
@@ -209,8 +208,9 @@ def _version_line(replica: ReplicaPlan, engine: LiveEngine) -> Finding | None:
     told = version_of(engine.url, replica.engine, key=engine.key)
     if told is None:
         return None
-    number = told.partition("-")[0].lstrip("vb")
-    same = number == replica.engine_version.lstrip("vb")
+    same = is_as_planned(told, replica.engine_version)
+    if same is None:
+        return None
     text = f"planned {replica.engine} {replica.engine_version}, runs {told}"
     return Finding("engine version", replica.id, Held.YES if same else Held.NO, text)
 
