@@ -27,7 +27,11 @@ def settled(version: str, gpu=SMALL, **words) -> EngineSettings:
     ("version", "gpu", "context", "slots"),
     [
         ("0.5.4", SMALL, 2048, 4),
+        ("0.6.6", SMALL, 2048, 4),
+        ("0.6.7", SMALL, 4096, 4),
         ("0.11.0", SMALL, 4096, 1),
+        ("0.15.4", LARGE, 4096, 1),
+        ("0.15.5", LARGE, 32768, 1),
         ("0.20.2", SMALL, 4096, 1),
         ("0.20.2", LARGE, 32768, 1),
     ],
@@ -50,6 +54,20 @@ def test_quantised_caches_need_flash_attention():
     assert settled("0.20.2", OLLAMA_KV_CACHE_TYPE="q8_0", OLLAMA_FLASH_ATTENTION=0).llama_cpp.type_k == "f16"
     with pytest.raises(UnsupportedError, match="no cache type q5_1"):
         settled("0.20.2", OLLAMA_KV_CACHE_TYPE="q5_1")
+
+
+def test_the_default_context_goes_by_all_cards_together() -> None:
+    """server/routes.go adds up the memory of every GPU."""
+    pair = EngineSettings(pipeline_parallel_size=2)
+    assert OLLAMA.resolve(MODEL, SMALL, pair, Version.parse("0.20.2")).llama_cpp.n_ctx_slot == 32768
+
+
+def test_gpt_oss_gets_8192_tokens_at_least_where_the_card_has_room(spec) -> None:
+    def context(gpu, version: str) -> int:
+        asked = EngineSettings(llama_cpp=options_from({"num_ctx": 4096}))
+        return OLLAMA.resolve(spec("openai/gpt-oss-20b"), gpu, asked, Version.parse(version)).llama_cpp.n_ctx_slot
+
+    assert [context(LARGE, "0.11.4"), context(SMALL, "0.11.4"), context(LARGE, "0.15.5")] == [8192, 4096, 4096]
 
 
 @pytest.mark.parametrize(("release", "flash"), [("0.13.2", False), ("0.13.3", False), ("0.13.4", True)])

@@ -50,7 +50,8 @@ NEWEST = Version((0, 32, 15), "0.32.15")
 OLDEST = Version((0, 1, 30), "0.1.30")
 
 _ONE_SLOT = (0, 10)  # before it, four slots where they fitted
-_CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6), (0, 16)
+_CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6, 7), (0, 15, 5)
+_LONGER_SINCE = (("gptoss", (0, 11)), ("qwen3vl", (0, 12, 7)))  # 8,192 tokens at least, until contexts go by VRAM
 _FLASH_AUTO = (0, 13, 4)  # its llama.cpp runner leaves it to llama.cpp unless told (llm/server.go)
 _MICRO_BATCH = (0, 13, 3)  # num_batch is the micro-batch; before, llama.cpp's own 512 (llama/llama.go)
 WORDS = {
@@ -99,8 +100,9 @@ class Ollama:
         release = _release(version)
         asked = settings.llama_cpp or LlamaCppOptions()
         slots = asked.n_parallel or settings.max_num_seqs or (1 if release >= _ONE_SLOT else 4)
-        length = asked.n_ctx_slot or settings.max_model_len or _context(gpu, release)
-        length = min(length, model.max_model_len)
+        vram = gpu.driver_bytes.value * settings.pipeline_parallel_size * settings.tensor_parallel_size
+        length = asked.n_ctx_slot or settings.max_model_len or _context(vram, release)
+        length = min(max(length, _least_context(model, vram, release)), model.max_model_len)
         asked = replace(asked, n_ctx=length * slots, n_ctx_slot=length, n_parallel=slots)
         told = _as_server if release >= SERVER_SINCE else _as_runner
         options = told(model, settings, asked, release)
@@ -240,13 +242,20 @@ def _release(version: Version) -> Release:
     return (*version.parts, 0, 0, 0)[:3]
 
 
-def _context(gpu: GpuSpec, release: Release) -> int:
-    """The default context: 2,048, then 4,096, then by the card (docs/context-length.mdx)."""
+def _context(vram_bytes: float, release: Release) -> int:
+    """The default context: 2,048, then 4,096, then by the memory of all cards (envconfig, server/routes.go)."""
     if release < _CONTEXT_4096:
         return 2048
-    if release < _CONTEXT_BY_VRAM or gpu.driver_bytes.value < 23 * GIB:
+    if release < _CONTEXT_BY_VRAM or vram_bytes < 23 * GIB:
         return 4096
-    return 32768 if gpu.driver_bytes.value < 47 * GIB else 262144
+    return 32768 if vram_bytes < 47 * GIB else 262144
+
+
+def _least_context(model: ModelSpec, vram_bytes: float, release: Release) -> int:
+    """Tokens that some models get whatever was asked for, on 20 GiB or more (server/routes.go, scheduleRunner)."""
+    letters = "".join(filter(str.isalnum, f"{model.family}{model.architecture}".lower()))
+    longer = any(mark in letters and release >= since for mark, since in _LONGER_SINCE)
+    return 8192 if longer and release < _CONTEXT_BY_VRAM and vram_bytes >= 20 * GIB else 0
 
 
 @lru_cache(maxsize=128)
