@@ -12,11 +12,12 @@ from cotenant.planning import placing
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.listing import list_patterns
 from cotenant.planning.packing import PackingModel
+from cotenant.planning.packing import place_exactly as place_compactly
 from cotenant.planning.partition import Partition
 from cotenant.planning.placing import place_by_patterns
 from cotenant.planning.problem import Placement, Problem
 from cotenant.planning.relaxation import Relaxation
-from cotenant.planning.resource_bound import resource_bound
+from cotenant.planning.resource_bound import is_short, resource_bound
 from cotenant.planning.seated import rounded_up, step_of
 from cotenant.planning.seating import Space
 from cotenant.planning.sites import seats_of, sites_of
@@ -143,3 +144,20 @@ def test_the_list_for_a_cost_holds_every_pattern_of_cheaper_placements(one: Prob
     found = Partition(space).minimise(listing.patterns, weigh=lambda each: space.sites[each.site].weight)
     assert found is not None
     assert abs(found.value - truth.objective_value) < 1e-6
+
+
+@given(problems())
+@settings(max_examples=60, deadline=None)
+def test_memory_alone_is_short_only_where_nothing_fits(asked: Problem) -> None:
+    if is_short(asked):
+        assert place_compactly(asked) is None
+
+
+def test_memory_alone_is_short_by_a_little() -> None:
+    """Two models of half a card each fill one card; three do not, whatever is searched."""
+
+    def halves(count: int) -> Problem:
+        return problem([[candidate(number, 0, 20)] for number in range(count)], [card(0, 0, 0, 40, None)])
+
+    assert (is_short(halves(2)), is_short(halves(3))) == (False, True)
+    assert place_by_patterns(halves(3)) is None

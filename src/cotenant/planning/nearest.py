@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Feasible = Callable[[Fleet], bool]
 _REMEDIES = 4  # a reader wants a way out, not a catalogue
 _MOST_TRIED = 24  # each is a whole plan
+_MOST_IN_ALL = 240  # of all models together: where dozens lack a place, no change of one of them helps
 _PARTS = 20  # a reader rounds shares anyway
 
 
@@ -41,12 +42,14 @@ def shortfalls_of(
 ) -> tuple[Shortfall, ...]:
     """One for every model without a place; remedies are tried on the whole fleet, cheapest thought first."""
     missing = [number for number in range(len(fleet.models)) if number not in solved.placement.placed]
-    found = []
+    found, left = [], _MOST_IN_ALL
     for number in missing:
         short, reason = _lack(solved, number)
-        progress(f"looking for what would make {fleet.models[number].name} fit")
-        remedies = []
-        for remedy in islice(_remedies(fleet, number, feasible), _MOST_TRIED):
+        if left:
+            progress(f"looking for what would make {fleet.models[number].name} fit")
+        remedies: list[str] = []
+        for remedy in islice(_remedies(fleet, number, feasible), min(left, _MOST_TRIED)):
+            left -= 1
             if remedy.tried or feasible(remedy.fleet):
                 remedies.append(remedy.words)
             if len(remedies) >= _REMEDIES:

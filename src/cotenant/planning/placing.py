@@ -22,7 +22,7 @@ from cotenant.planning.partition import trimmed
 from cotenant.planning.problem import Placement, Problem
 from cotenant.planning.proof import Proof
 from cotenant.planning.relaxation import Relaxation
-from cotenant.planning.resource_bound import resource_bound
+from cotenant.planning.resource_bound import is_short, resource_bound
 from cotenant.planning.seated import (
     cost_of,
     moved,
@@ -56,7 +56,7 @@ def place_exactly(problem: Problem, *, optional: bool = False, start: Placement 
 
 def place_by_patterns(problem: Problem, start: Placement | None = None) -> Placement | None:
     """The best placement of all models, cost first, with its bound and gap; None when none was found."""
-    if not problem.cards or not all(problem.candidates):
+    if not problem.cards or not all(problem.candidates) or is_short(problem):
         return None
     if len(problem.names) > QUICK_MODELS:
         return place_large(problem, start)

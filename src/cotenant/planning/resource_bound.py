@@ -25,6 +25,21 @@ def resource_prices(problem: Problem) -> tuple[float, ...]:
     return tuple(min((_worth(one, price) for one in ways), default=inf) for ways in problem.candidates)
 
 
+def is_short(problem: Problem) -> bool:
+    """Whether memory alone leaves no room for all models: a way takes ranks * claim_bytes / R of a card or more,
+    and there are only so many cards."""
+    room: dict[int, int] = {}
+    for card in problem.cards:
+        room[card.offer] = max(room.get(card.offer, 0), card.room_bytes)
+
+    def share(one: Candidate) -> float:
+        most = room.get(one.offer, 0)
+        return one.ranks * one.claim_bytes / most if most > 0 else inf
+
+    least = sum(min(map(share, ways), default=inf) for ways in problem.candidates)
+    return least > len(problem.cards) * (1 + 1e-9)
+
+
 def bound_with(problem: Problem) -> Callable[[Candidate], float]:
     """The same bound for all placements in which one way serves its model, asked for many ways."""
     prices, price = resource_prices(problem), _prices_of_bytes(problem)

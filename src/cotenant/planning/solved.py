@@ -113,10 +113,10 @@ def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]], *, bought_with
         objective=fleet.objective,
         priorities=tuple(request.priority for request in fleet.models),
     )
-    if not bought_within:
+    if not bought_within or not problem.priced:
         return problem
     greedy = place_greedily(problem)
-    if not problem.priced or len(greedy.placed) < len(fleet.models):
+    if len(greedy.placed) < len(fleet.models):
         return problem
     return replace(problem, cards=cards_of(fleet, candidates, budget=greedy.objective_value))
 
