@@ -26,6 +26,7 @@ def settled(version: str, gpu=SMALL, **words) -> EngineSettings:
 @pytest.mark.parametrize(
     ("version", "gpu", "context", "slots"),
     [
+        ("0.1.48", SMALL, 2048, 1),
         ("0.5.4", SMALL, 2048, 4),
         ("0.6.6", SMALL, 2048, 4),
         ("0.6.7", SMALL, 4096, 4),

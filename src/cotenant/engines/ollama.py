@@ -49,7 +49,7 @@ from cotenant.units import GIB
 NEWEST = Version((0, 32, 15), "0.32.15")
 OLDEST = Version((0, 1, 30), "0.1.30")
 
-_ONE_SLOT = (0, 10)  # before it, four slots where they fitted
+_FOUR_SLOTS, _ONE_SLOT = (0, 2), (0, 10)  # between them four slots where they fitted, one for embeddings
 _CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6, 7), (0, 15, 5)
 _LONGER_SINCE = (("gptoss", (0, 11)), ("qwen3vl", (0, 12, 7)))  # 8,192 tokens at least, until contexts go by VRAM
 _FLASH_AUTO = (0, 13, 4)  # its llama.cpp runner leaves it to llama.cpp unless told (llm/server.go)
@@ -99,7 +99,7 @@ class Ollama:
         """Defaults of that release on that card. Raises UnsupportedError where it refuses."""
         release = _release(version)
         asked = settings.llama_cpp or LlamaCppOptions()
-        slots = asked.n_parallel or settings.max_num_seqs or (1 if release >= _ONE_SLOT else 4)
+        slots = asked.n_parallel or settings.max_num_seqs or _slots(model, release)
         vram = gpu.driver_bytes.value * settings.pipeline_parallel_size * settings.tensor_parallel_size
         length = asked.n_ctx_slot or settings.max_model_len or _context(vram, release)
         length = min(max(length, _least_context(model, vram, release)), model.max_model_len)
@@ -240,6 +240,10 @@ def _quoted(text: str) -> str:
 
 def _release(version: Version) -> Release:
     return (*version.parts, 0, 0, 0)[:3]
+
+
+def _slots(model: ModelSpec, release: Release) -> int:
+    return 4 if _FOUR_SLOTS <= release < _ONE_SLOT and not model.encoder_only else 1
 
 
 def _context(vram_bytes: float, release: Release) -> int:
