@@ -37,7 +37,7 @@ export function Plot({ title, x, series, unit, xUnit }) {
     <div ref=${holder} role="img" aria-label=${spoken(title, series, unit)}></div></figure>`;
 }
 
-const HEIGHT = 210;
+const HEIGHT = 222;
 
 function options(holder, series, unit, xUnit) {
   const style = getComputedStyle(holder);
@@ -47,7 +47,7 @@ function options(holder, series, unit, xUnit) {
   const text = (value) => (value === null || value === undefined ? "–" : `${Number(value.toPrecision(3))}${unit ? ` ${unit}` : ""}`);
   return {
     width: Math.max(200, holder.clientWidth), height: HEIGHT, cursor: { y: false, points: { size: 6 } }, scales: { x: { time: false }, y: { range: (_, __, high) => [0, high > 0 ? high * 1.08 : 1] } },
-    legend: { live: true }, axes: [{ ...axis, size: 34 }, { ...axis, size: 48 }],
+    legend: { live: true }, axes: [{ ...axis, size: 30, label: xUnit, labelSize: 18, labelGap: 0, labelFont: axis.font }, { ...axis, size: 48 }],
     series: [{ label: xUnit, value: (_, value, __, at) => (at === null || at === undefined ? "" : Number(value.toPrecision(4)).toString()) },
       ...series.map((one) => ({ label: one.name, stroke: resolved(holder, `var(--c${one.colour})`), dash: DASHES[one.colour], width: 2, spanGaps: true, points: { show: false }, value: (_, value, __, at) => (at === null || at === undefined ? atRest(one.values, text) : text(value)) }))],
   };
