@@ -49,7 +49,8 @@ from cotenant.units import GIB
 NEWEST = Version((0, 32, 15), "0.32.15")
 OLDEST = Version((0, 1, 30), "0.1.30")
 
-_FOUR_SLOTS, _ONE_SLOT = (0, 2), (0, 10)  # between them four slots where they fitted, one for embeddings
+# Slots that nobody set: one, then so many where they fit, then one (server/sched.go, defaultParallel).
+_FOUR_SLOTS, _TWO_SLOTS, _ONE_SLOT = (0, 2), (0, 6, 7), (0, 10)
 _CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6, 7), (0, 15, 5)
 _LONGER_SINCE = (("gptoss", (0, 11)), ("qwen3vl", (0, 12, 7)))  # 8,192 tokens at least, until contexts go by VRAM
 _FLASH_AUTO = (0, 13, 4)  # its llama.cpp runner leaves it to llama.cpp unless told (llm/server.go)
@@ -243,7 +244,9 @@ def _release(version: Version) -> Release:
 
 
 def _slots(model: ModelSpec, release: Release) -> int:
-    return 4 if _FOUR_SLOTS <= release < _ONE_SLOT and not model.encoder_only else 1
+    if model.encoder_only or not _FOUR_SLOTS <= release < _ONE_SLOT:
+        return 1
+    return 4 if release < _TWO_SLOTS else 2
 
 
 def _context(vram_bytes: float, release: Release) -> int:
