@@ -67,6 +67,17 @@ def test_a_neighbour_costs_a_turn_or_a_part_of_one() -> None:
     assert ends(SPATIAL) == [10 + 12 + 20, 10 + 12 + 20 + 10]
 
 
+def test_who_comes_after_one_that_waits_alone_again_is_not_lost() -> None:
+    """The third to come is done at once; the second is sent away into an empty queue at 5, and the fourth comes
+    behind it at 8."""
+    streams = [Requests.of([0, 0, 0, 8], [2, 2, 1, 1], [9, 9, 1, 1])]
+    site = Site(Limits(4, 8, 2, 7, 16), SITE.costs, (0,))
+    case = (streams, [site], [[0]], "least_loaded", SLICES)
+    assert sum(one.preemptions for one in plainly(case)) == 1
+    assert differ(case, with_numba=False) == []
+    assert (quickly(case, with_numba=False).table[:, at.FINISH] > 0).all()
+
+
 def test_tokens_are_conserved_and_memory_is_never_exceeded() -> None:
     for seed in range(60):
         case = fleet_case(seed)

@@ -42,17 +42,11 @@ def queue_up(state: Any, requests: Any, replica: int, request: int) -> None:
 
 
 def queue_again(state: Any, requests: Any, replica: int, request: int) -> None:
-    """One that was preempted: before all that came after it."""
-    before, after = at.NOBODY, state[replica, at.HEAD]
-    while after != at.NOBODY and after < request:
-        before, after = after, requests[after, at.LINK]
-    requests[request, at.LINK] = after
-    if before == at.NOBODY:
-        state[replica, at.HEAD] = request
-    else:
-        requests[before, at.LINK] = request
-    if after == at.NOBODY:
+    """One that was preempted, the last to come of those that ran: before all that wait, who came later still."""
+    requests[request, at.LINK] = state[replica, at.HEAD]
+    if state[replica, at.HEAD] == at.NOBODY:
         state[replica, at.TAIL] = request
+    state[replica, at.HEAD] = request
 
 
 def vacate(state: Any, replica: int, slot: int) -> None:
@@ -158,7 +152,6 @@ def admit(
         request = requests[request, at.LINK]
     state[replica, at.HEAD] = request
     state[replica, at.FREE] = free
-    state[replica, at.LEAST_FREE] = min(state[replica, at.LEAST_FREE], free)
     state[replica, at.JOINS], state[replica, at.PART] = joins, part
     return tokens, squares, request == at.NOBODY and running < most and budget > 0
 
