@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -103,3 +104,30 @@ def test_a_router_and_its_models_are_taken_over(routed):
     one.wait_for("alpha", "ready")
     assert one.chat("beta")[0] == 200
     assert not set(before.values()) & set(pids(one).values())
+
+
+def test_a_router_that_was_begun_with_other_cards_is_not_taken_over(routed):
+    one = routed(300)
+    one.wait_for("alpha", "ready")
+    before = pids(one)
+    killed(one)
+    journal = one.folder / "state" / "engines.json"
+    rows = json.loads(journal.read_text())
+    for row in rows:
+        if row["replica"] == ROUTER:  # as one that an earlier version began: the same command, no order of cards
+            os.kill(before[ROUTER], signal.SIGKILL)
+            end = time.monotonic() + 10
+            while processes.start_of(before[ROUTER]) is not None and time.monotonic() < end:
+                time.sleep(0.05)
+            environment = {"PATH": os.environ["PATH"], "LLAMA_API_KEY": row["key"]}
+            old = subprocess.Popen(row["process"]["argv"], env=environment, start_new_session=True)
+            row["process"] |= {"pid": old.pid, "started": processes.start_of(old.pid)}
+    journal.write_text(json.dumps(rows))
+    try:
+        one.start()
+        one.wait_for("alpha", "ready")
+        assert '"router_adopted"' not in one.logged()
+        assert old.wait(10) is not None
+    finally:
+        old.kill()
+        old.wait()

@@ -53,8 +53,9 @@ def test_cards_and_adapters():
     lines = options_of(replace(LAUNCH, settings=settings, devices=(2, 3), adapters=adapters))
     assert "device = CUDA2,CUDA3" in lines
     assert "lora = /law.gguf,/tax.gguf" in lines
-    command = router_command(Path("/s/router.ini"), 9000, [2, 3], key="secret")
-    assert command.environment["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+    command = router_command(Path("/s/router.ini"), 9000, key="secret")
+    assert command.environment["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert command.environment["CUDA_VISIBLE_DEVICES"] == ",".join(map(str, range(16)))  # of any plan that follows
     assert command.environment["LLAMA_API_KEY"] == "secret"
     assert "secret" not in " ".join(command.argv)
 
@@ -68,7 +69,7 @@ def test_what_a_preset_file_cannot_hold_is_refused(path):
 def test_the_wheel_has_no_router(monkeypatch):
     monkeypatch.setattr(programs, "kind", lambda engine: "wheel")
     with pytest.raises(InputError, match="no router mode"):
-        router_command(Path("/s/router.ini"), 9000, [])
+        router_command(Path("/s/router.ini"), 9000)
 
 
 @pytest.mark.parametrize(

