@@ -118,10 +118,14 @@ def test_words_it_does_not_know_are_named():
 
 
 @pytest.mark.parametrize(
-    ("release", "build"), [((0, 24, 0), 7437), ((0, 30, 0), 9452), ((0, 31, 2), 9888), ((0, 32, 15), 10488)]
-)
+    ("release", "build"),
+    [
+        ((0, 5, 13), 4779), ((0, 9, 6), 5359), ((0, 12, 3), 6121), ((0, 13, 5), 7437), ((0, 24, 0), 7437),
+        ((0, 30, 0), 9452), ((0, 31, 2), 9888), ((0, 32, 15), 10488),
+    ],
+)  # fmt: skip
 def test_each_release_carries_one_build(release, build):
-    """LLAMA_CPP_VERSION of the tagged sources; one commit from 0.14 to 0.24."""
+    """LLAMA_CPP_VERSION of the tagged sources; one commit from 0.13.5 to 0.24."""
     assert build_number(release) == build
 
 
