@@ -11,6 +11,7 @@ def test_every_metric_of_gpu_engines_stands_in_each_table_at_first_sight_and_men
     names = [metric.id for metric in METRICS if not metric.id.startswith("llama")]
     rows = [line for line in found.splitlines() if line.startswith("| ") and not line.startswith("| id")]
     found_names = [row.split(" | ")[0].removeprefix("| ") for row in rows]
+    found_names = [name for name in found_names if not name.startswith("llama")]
     assert found_names == names * found.count("| id |")
     assert {row.count("|") for row in rows} == {7}
 
