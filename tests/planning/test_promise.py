@@ -118,6 +118,20 @@ def test_promised_and_simulated_only_ways(ways: dict[str, Contender]) -> None:
     assert not optimal.note
 
 
+def test_models_pooled_token_by_token_are_simulated_where_they_can_be() -> None:
+    alone = [asked(name, 0.2) | {"sharing": ["alone"]} for name in ("a", "b")]
+    pool, card = (
+        compare_plans({"gpus": [{"type": "A100-80GB-SXM", "count": count}], "models": alone[:count]}, ["token"])[0]
+        for count in (2, 1)
+    )
+    assert pool.note == "simulated only: no engine is driven so"
+    assert pool.attainment is not None
+    assert set(pool.attainment) == {"a", "b"}
+    assert (card.attainment, card.note.partition(",")[0]) == (
+        None, "not replayed: pooling needs at least two cards of one type",
+    )  # fmt: skip
+
+
 def test_a_strategy_that_there_is_not() -> None:
     with pytest.raises(InputError, match="no strategy 'best'"):
         compare_plans(two(), ["best"])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--modes", type=click.Choice(["runnable", "all"]), default="runnable", show_default=True,
-    help="all: compare with ways to share a card that are simulated only (elastic KV, spatial).",
+    help="all: compare with ways to share a card that are simulated only (elastic KV, spatial, token).",
 )  # fmt: skip
 @click.option(
     "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
@@ -106,7 +106,7 @@ class _Asked:
     @property
     def strategies(self) -> str | None:
         """What is compared; None where nothing is."""
-        return f"{self.compare or 'optimal'},elastic,spatial" if self.modes == "all" else self.compare
+        return f"{self.compare or 'optimal'},elastic,spatial,token" if self.modes == "all" else self.compare
 
     @property
     def known(self) -> dict[str, bool]:

@@ -17,11 +17,11 @@ from cotenant.planning.folding import folded_as
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.naive import in_sixteen_bits, largest_offer, sixteen_bits, usual_settings, usual_sizing
 from cotenant.planning.promise import keep_promises
-from cotenant.planning.scenes import Replayer, declared_scenes
+from cotenant.planning.scenes import Replayer, declared_scenes, kept_by
 from cotenant.planning.solve import plan_fleet, written
 from cotenant.planning.solved import Progress, Solved, problem_of
 
-SIMULATED = ("elastic", "spatial")
+SIMULATED = ("elastic", "spatial", "token")
 """Ways to share a card that no engine driver runs: the optimal plan, replayed as if one did."""
 
 STRATEGIES = ("naive", "greedy", "optimal", "promised", *SIMULATED)
@@ -121,7 +121,10 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
     if strategy == "naive":
         note = ", ".join(filter(None, (note, _beyond_all(fleet, plan))))
     try:
-        attainment, missed = _replayed(fleet, plan, replayer, policy)
+        placed = {replica.model for replica in plan.replicas}
+        kept, late = kept_by(plan, declared_scenes(fleet), replayer, policy)
+        attainment = {name: share for name, share in kept.items() if name in placed}
+        missed = tuple(name for name in late if name in placed)
     except CotenantError as error:
         attainment, note = None, f"not replayed: {error.message}"
     shares = [gpu.headroom_bytes / gpu.capacity_bytes for gpu in plan.gpus if gpu.shares]
@@ -143,20 +146,3 @@ def _beyond_all(fleet: Fleet, plan: Plan) -> str:
     offer = fleet.gpus[largest_offer(fleet)]
     most = offer.count if offer.count is not None else offer.maximum
     return f"there are {most} such cards" if most is not None and len(plan.gpus) > most else ""
-
-
-def _replayed(
-    fleet: Fleet, plan: Plan, replayer: Replayer, policy: str
-) -> tuple[dict[str, float], tuple[str, ...]]:
-    """(the least attainment of each placed model over the declared scenes, who missed its SLO in one)."""
-    placed = {replica.model for replica in plan.replicas}
-    attainment: dict[str, float] = {}
-    missed: dict[str, None] = {}
-    for scene in declared_scenes(fleet):
-        replayed = replayer(plan, scene.models, scene.seconds, policy=policy)
-        for request, one in zip(scene.models, replayed.models, strict=True):
-            if request.name in placed:
-                attainment[request.name] = min(one.attainment, attainment.get(request.name, 1.0))
-                if one.slo_held is False:
-                    missed[request.name] = None
-    return attainment, tuple(missed)
