@@ -458,3 +458,13 @@ def test_hostile_plans_and_wrong_beginnings_are_refused(tmp_path):
     assert "not feasible" in refused(str(plan))
     plan.write_text('{"schema": "cotenant/plan/1"')
     assert "error" in refused(str(plan))
+
+
+def test_the_status_is_as_its_schema_says(gateway):
+    whole = gateway.ask("/openapi.json")[2]
+    told = whole["paths"]["/status.json"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    status = gateway.status()
+    assert set(told["properties"]) == set(status)
+    for name in ("models", "replicas", "devices"):
+        for one in status[name]:
+            assert set(told["properties"][name]["items"]["properties"]) == set(one)

@@ -216,8 +216,9 @@ def _arguments(launch: Launch, *, routed: bool) -> list[str]:
     """Its command, or its lines in a router's preset file."""
     from cotenant.edge.engines import find_driver
     from cotenant.edge.engines.llama_router import options_of, section_of
+    from cotenant.edge.gateway.routed import RouterHost
 
-    if routed and launch.engine == "llama.cpp":
+    if routed and RouterHost.holds(launch):
         return [f"[{section_of(launch)}]", *options_of(launch)]
     return list(find_driver(launch.engine).command(launch).argv)
 

@@ -118,3 +118,13 @@ class EngineSettings:
     )
     language_model_only: bool = False  # the encoders of images, video and sound are left out
     decode_context_parallel_size: int = 1  # ranks that share out a sequence's cache instead of each keeping it all
+
+    @property
+    def works_on_host(self) -> bool:
+        """Whether the engine uses no card."""
+        return self.llama_cpp is not None and self.llama_cpp.n_gpu_layers == 0
+
+    @property
+    def slots(self) -> int | None:
+        """Requests that it takes at once, in its own words or in llama-server's; None: the engine's default."""
+        return self.max_num_seqs or (None if self.llama_cpp is None else self.llama_cpp.n_parallel) or None

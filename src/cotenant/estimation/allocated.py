@@ -43,7 +43,7 @@ def allocated_estimate(
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
     found = _as_measured(
         rules.allocate(model, gpu, resolved, tensor_bytes(model, format, resolved.dtype)),
-        profile_for(engine.name, str(version), HOST if _on_host(resolved) else gpu.name, model.family),
+        profile_for(engine.name, str(version), HOST if resolved.works_on_host else gpu.name, model.family),
     )
     free = engine.budget(capacity, resolved).shifted(-used_bytes)
     ranks = tuple(_rank(number, part, capacity, free, used_bytes) for number, part in enumerate(found.devices))
@@ -57,10 +57,6 @@ def allocated_estimate(
         ),
         reason=reason, warnings=(*rules.notes, *found.notes), demand=demand, host=found.host,
     )  # fmt: skip
-
-
-def _on_host(settings: EngineSettings) -> bool:
-    return settings.llama_cpp is not None and settings.llama_cpp.n_gpu_layers == 0
 
 
 def _as_measured(found: Allocation, profile: CalibrationProfile | None) -> Allocation:

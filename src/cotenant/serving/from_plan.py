@@ -114,8 +114,8 @@ def launch_of(
     return Launch(
         replica.id, replica.model, replica.engine, replica.engine_version, replica.checkpoint, replica.settings,
         replica.port, quantization=replica.quantization_flag, adapters=replica.adapters,
-        devices=() if _on_cpu(replica) else tuple(device.index for device in replica.devices), url=url,
-        sleep_level=sleep_level, also_serves=replica.also_serves, priorities=priorities,
+        devices=() if replica.settings.works_on_host else tuple(device.index for device in replica.devices),
+        url=url, sleep_level=sleep_level, also_serves=replica.also_serves, priorities=priorities,
     )  # fmt: skip
 
 
@@ -139,8 +139,9 @@ def _host(
     mine = [shares[replica.id, device] for device in replica.devices if (replica.id, device) in shares]
     if len(mine) != len(replica.devices):
         raise InputError(f"the plan does not say what {replica.id} takes of its cards")
+    slots = replica.settings.slots or _SLOTS
     if not ours:
-        return Hosted(replica.id, replica.model, (), 0, _slots(replica), load_ns=0, ours=False)
+        return Hosted(replica.id, replica.model, (), 0, slots, load_ns=0, ours=False)
     share = max((one[0] for one in mine), key=lambda one: one.claimed_bytes)
     weights = max(one[0].weights_bytes for one in mine)
     how = starting(
@@ -151,7 +152,7 @@ def _host(
     first = cold_start(weights, how, kept=Kept.NOTHING, gpu=gpu)
     return Hosted(
         replica.id, replica.model, tuple(numbers[device] for device in replica.devices), share.claimed_bytes,
-        _slots(replica),
+        slots,
         load_ns=int(swaps_s[RESTART][1] * SECOND),
         longest_load_ns=int(first.interval_s[2] * SECOND),
         load_peak_bytes=max(one[0].load_peak_bytes for one in mine),
@@ -160,11 +161,6 @@ def _host(
         wake_ns=int(swaps_s[_MODES[level]][1] * SECOND) if level else 0,
         can_sleep=level > 0,
     )  # fmt: skip
-
-
-def _slots(replica: ReplicaPlan) -> int:
-    options = replica.settings.llama_cpp
-    return replica.settings.max_num_seqs or (options.n_parallel if options and options.n_parallel else _SLOTS)
 
 
 def _sleep_level(replica: ReplicaPlan, planned: str) -> int:
@@ -177,11 +173,6 @@ def _sleep_level(replica: ReplicaPlan, planned: str) -> int:
     modes = sleep_modes(replica.engine, Version.parse(replica.engine_version), adapters=bool(replica.adapters))
     mode = replica.sharing if replica.sharing in modes else modes[0]
     return 0 if mode == RESTART else 1 if mode == SLEEP_1 else 2
-
-
-def _on_cpu(replica: ReplicaPlan) -> bool:
-    options = replica.settings.llama_cpp
-    return options is not None and options.n_gpu_layers == 0
 
 
 def _served(name: str, request: ModelRequest | None) -> Served:

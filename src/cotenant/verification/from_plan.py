@@ -19,7 +19,7 @@ def subject_of(
     plan: Plan, replica: ReplicaPlan, found: Estimate | None, request: ModelRequest | None = None, family: str = ""
 ) -> Subject:
     """What the plan says of `replica`. The plan's bytes are what is held to; their intervals come from `found`."""
-    on_host = works_on_host(replica)
+    on_host = replica.settings.works_on_host
     share = _share(plan, replica)
     estimated = None if found is None else estimated_terms(found, share.rank, on_host=on_host)
     planned = (share.weights_bytes, share.kv_cache_bytes, share.activations_bytes, share.runtime_bytes)
@@ -28,7 +28,7 @@ def subject_of(
         for name, value in zip(TERMS, planned, strict=True)
     ]
     settings, options = replica.settings, replica.settings.llama_cpp
-    slots = settings.max_num_seqs or (options.n_parallel if options and options.n_parallel else 1)
+    slots = settings.slots or 1
     context = options.n_ctx // slots if options and options.n_ctx else 2048
     tokens = settings.max_model_len or context
     traffic = None if request is None else request.traffic
@@ -63,12 +63,6 @@ def estimated_terms(found: Estimate, rank: int, *, on_host: bool) -> Mapping[str
         }
     mine = next((one for one in found.per_gpu if one.rank == rank), found.per_gpu[0]).terms
     return {name: mine[name].bytes for name in TERMS}
-
-
-def works_on_host(replica: ReplicaPlan) -> bool:
-    """Whether its engine uses no card."""
-    options = replica.settings.llama_cpp
-    return options is not None and options.n_gpu_layers == 0
 
 
 def side_by_side(plan: Plan, replicas: Sequence[ReplicaPlan]) -> bool:

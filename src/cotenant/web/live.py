@@ -11,11 +11,10 @@ from typing import Any
 
 from cotenant.errors import EngineError, FormatError, InputError
 from cotenant.readers.json_text import parse_json
+from cotenant.readers.prometheus import labelled
 from cotenant.web.outcomes import NeedsKeyError
 
 _TIMEOUT_S, _MOST_BYTES = 2.0, 4 * 2**20
-_SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)")
-_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 _KEY = re.compile(r"[!-~]{8,512}")
 
 
@@ -41,7 +40,7 @@ class Gateway:
         except urllib.error.HTTPError as error:
             if error.code in (401, 403):
                 raise NeedsKeyError(
-                    f"the gateway at {self.url} asks for a key", hint="one of its --keys"
+                    f"the gateway at {self.url} asks for a key", hint="one of its --api-keys"
                 ) from None
             raise EngineError(
                 f"the gateway at {self.url} answers {error.code}", hint="cotenant serve PLAN"
@@ -106,20 +105,4 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 def samples(text: str) -> list[dict[str, Any]]:
     """Prometheus text as `{name, labels, value}`, what is no finite number left out."""
-    found = []
-    for line in text.splitlines():
-        match = _SAMPLE.match(line) if not line.startswith("#") else None
-        if match is None:
-            continue
-        try:
-            value = float(match["value"])
-        except ValueError:
-            continue
-        if value - value == 0:  # neither NaN nor infinite
-            labels = {name: _plain(held) for name, held in _LABEL.findall(match["labels"] or "")}
-            found.append({"name": match["name"], "labels": labels, "value": value})
-    return found
-
-
-def _plain(text: str) -> str:
-    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+    return [{"name": name, "labels": labels, "value": value} for name, labels, value in labelled(text)]

@@ -44,8 +44,7 @@ class LlamaServer(NoSleep, FixedAdapters):
             argv = (*argv, "--lora-init-without-apply")
         if launch.measured:
             argv = (*argv, "-lv", "4")
-        options = launch.settings.llama_cpp
-        if options is not None and options.n_gpu_layers == 0:
+        if launch.settings.works_on_host:
             argv = (*argv, "--no-repack")  # repacked for the processor, weights would be held twice
             if Version.parse(launch.version) >= _PROMPT_CACHE:
                 argv = (*argv, "--cache-ram", "0", "--ctx-checkpoints", "0")

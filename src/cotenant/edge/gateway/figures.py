@@ -45,7 +45,10 @@ class Figures:
         self.starts = Counter("cotenant_engine_starts", "Engines started.", ("replica",), registry=registry)
         self.wakes = Counter("cotenant_engine_wakes", "Engines woken.", ("replica",), registry=registry)
         self.evictions = Counter(
-            "cotenant_engine_evictions", "Engines sent away to make room.", ("replica",), registry=registry
+            "cotenant_engine_evictions",
+            "Engines put to sleep or stopped while requests are taken: to make room, when idle, by a new plan.",
+            ("replica",),
+            registry=registry,
         )
         self.failures = Counter(
             "cotenant_engine_failures", "Engines that failed.", ("replica",), registry=registry

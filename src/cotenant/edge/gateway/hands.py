@@ -163,7 +163,7 @@ class EngineHands:
             figures.starts.labels(name).inc()
             self._spawn(effect, engine, self._start(effect, engine))
         elif isinstance(effect, Sleep):
-            figures.evictions.labels(name).inc()
+            self._count_eviction(effect, engine)
             self._spawn(effect, engine, self._sleep(effect, engine))
         elif isinstance(effect, Wake):
             figures.wakes.labels(name).inc()
@@ -218,16 +218,20 @@ class EngineHands:
         if process is None or engine.generation != effect.generation:
             asyncio.get_running_loop().call_soon(self._tell, self.core.router.down, effect, "it was not running")
             return
-        if not effect.kill:
-            self.core.figures.evictions.labels(engine.launch.id).inc()
+        self._count_eviction(effect, engine)
         self.log("engine_stops", engine, kill=effect.kill or None)
         processes.ask_to_stop(process, kill=effect.kill or engine.driver.stops_at_once)
         self.stops.set()
 
+    def _count_eviction(self, effect: Stop | Sleep, engine: Engine) -> None:
+        killed = isinstance(effect, Stop) and effect.kill
+        if not killed and self.core.router.floor.draining_ns is None:
+            self.core.figures.evictions.labels(engine.launch.id).inc()
+
     async def _unload(self, effect: Stop, engine: Engine, *, unseen: bool) -> None:
         """Out of its router. Where its process was not seen yet, nobody else will say that it is gone."""
         self.log("engine_stops", engine)
-        self.core.figures.evictions.labels(engine.launch.id).inc()
+        self._count_eviction(effect, engine)
         if self.router is not None:
             await self.router.stop(engine.launch)
         if unseen:

@@ -56,7 +56,15 @@ _STATUS = _object(
     models=_listed(_object(name=_TEXT, waiting=_COUNT, priority={"type": "integer"})),
     replicas=_listed(
         _object(
-            id=_TEXT, model=_TEXT, state=_TEXT, running=_COUNT, slots=_COUNT, held_bytes=_COUNT, failures=_COUNT
+            id=_TEXT,
+            model=_TEXT,
+            state=_TEXT,
+            running=_COUNT,
+            slots=_COUNT,
+            held_bytes=_COUNT,
+            failures=_COUNT,
+            retires={"type": "boolean"},
+            reason=_TEXT,
         )
     ),
     devices=_listed(_object(name=_TEXT, held_bytes=_COUNT, capacity_bytes=_COUNT)),
@@ -94,12 +102,13 @@ BY_PATH: dict[str, dict[str, Operation]] = {}
 for _one in OPERATIONS:
     BY_PATH.setdefault(_one.path, {})[_one.method] = _one
 
+LONGEST_S = 3600  # of any request
 _OF_TYPE: dict[str, type] = {"string": str, "array": list}
 _HEADERS = (
     ("X-Priority", "Higher first; at most what the key allows.",
      {"type": "integer", "minimum": -1_000_000, "maximum": 1_000_000}),
     ("X-Request-Timeout", "Seconds until a 504 instead of an answer.",
-     {"type": "number", "exclusiveMinimum": 0, "maximum": 3600}),
+     {"type": "number", "exclusiveMinimum": 0, "maximum": LONGEST_S}),
 )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from cotenant.edge.gateway.asked import deadline_of, parsed, priority_of
 from cotenant.edge.gateway.core import Core, Ticket
 from cotenant.edge.gateway.hands import EngineHands
 from cotenant.edge.gateway.keys import Client, Keys
-from cotenant.edge.gateway.openapi import BY_PATH, Operation, document, fault_of
+from cotenant.edge.gateway.openapi import BY_PATH, LONGEST_S, Operation, document, fault_of
 from cotenant.edge.gateway.refused import RefusedError, refused
 from cotenant.edge.gateway.relay import BrokenError, Relay
 from cotenant.edge.gateway.status import status_document, status_page
@@ -35,7 +35,7 @@ class Limits:
     body_bytes: int = 32 * 2**20
     held_bytes: int = 2**30
     body_s: float = 60.0
-    longest_s: float = 3600.0
+    longest_s: float = LONGEST_S
 
 
 class Routes:

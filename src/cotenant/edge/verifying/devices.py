@@ -20,7 +20,6 @@ from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.edge.engines.processes import descendants
 from cotenant.errors import EngineError, InputError
 from cotenant.readers.device_metrics import dcgm_used_bytes, smi_processes
-from cotenant.verification.from_plan import works_on_host
 
 SMI = ("nvidia-smi", "--query-compute-apps=pid,used_gpu_memory,gpu_uuid", "--format=csv,noheader,nounits")
 
@@ -106,7 +105,7 @@ class DeviceSource:
 
     def of(self, replica: ReplicaPlan) -> Callable[[int], int | None]:
         """Bytes on the fullest of the replica's cards by pid."""
-        if works_on_host(replica):
+        if replica.settings.works_on_host:
             return lambda pid: None
         indices = frozenset(device.index for device in replica.devices)
 
@@ -141,7 +140,7 @@ def _text(source: str) -> str:
 
 def check_hardware(plan: Plan, ours: list[ReplicaPlan]) -> None:
     """Whether what we would start can stand here. Raises InputError for a plan that is for other hardware."""
-    wanted = {device for replica in ours if not works_on_host(replica) for device in replica.devices}
+    wanted = {device for replica in ours if not replica.settings.works_on_host for device in replica.devices}
     if not wanted:
         return
     hint = "on the machine of the plan, or with --url NAME=http://... where its engines run"

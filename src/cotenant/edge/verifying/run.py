@@ -29,7 +29,7 @@ from cotenant.errors import CotenantError, FormatError, InputError
 from cotenant.estimation.calibrated import HOST
 from cotenant.serving.from_plan import launch_of
 from cotenant.verification import campaign, judge, terms
-from cotenant.verification.from_plan import side_by_side, subject_of, works_on_host
+from cotenant.verification.from_plan import side_by_side, subject_of
 from cotenant.verification.subject import Subject
 
 
@@ -151,7 +151,7 @@ def _opened(replica: ReplicaPlan) -> tuple[LoadedModel | None, Estimate | None, 
     try:
         engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
         # with no layer on a card it does not matter which
-        card = open_gpu("A100-80GB-SXM" if works_on_host(replica) else replica.devices[0].type)
+        card = open_gpu("A100-80GB-SXM" if replica.settings.works_on_host else replica.devices[0].type)
         served = served_format(loaded, replica.quantization or None, card, engine=engine, version=version)
         found = estimate_memory(
             loaded.spec, card, _as_run(replica), engine=engine, version=version, format=served.format,
