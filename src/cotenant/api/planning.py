@@ -154,10 +154,10 @@ def _replayer(fleet: Fleet, seed: int, tell: Progress) -> Replayer:
     fresh = reestimate(fleet)
 
     def replayer(
-        plan: Plan, models: Sequence[ModelRequest], seconds: float, /, *, policy: str = "static"
+        plan: Plan, models: Sequence[ModelRequest], seconds: float, /, *, policy: str = "static", draw: int = 0
     ) -> Replay:
         by_name = {model.name: model for model in models}
         hostings = [hosting(by_name[one.model], one, fresh(by_name[one.model], one)) for one in plan.replicas]
-        return replay(plan, models, hostings, seed=seed, policy=policy, duration_s=seconds, progress=tell)
+        return replay(plan, models, hostings, seed=seed + draw, policy=policy, duration_s=seconds, progress=tell)
 
     return replayer

@@ -178,8 +178,9 @@ class Shortfall:
 
 @dataclass(frozen=True, slots=True)
 class PlanRound:
-    """A plan that was tried and replayed. `attainment` is the least share 0..1 of each model's requests within
-    its SLO over the replayed scenes; `tightened` says what was asked of the next round for those who missed."""
+    """A plan that was tried and replayed, `replays` times with `requests` in all. `attainment` is the least share
+    0..1 of each model's requests within its SLO over the replayed scenes; `tightened` says what was asked of the
+    next round for those who missed."""
 
     number: int
     cards: int
@@ -188,6 +189,8 @@ class PlanRound:
     attainment: Mapping[str, float]
     missed: tuple[str, ...]
     tightened: tuple[str, ...]
+    replays: int
+    requests: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,9 +122,9 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
         note = ", ".join(filter(None, (note, _beyond_all(fleet, plan))))
     try:
         placed = {replica.model for replica in plan.replicas}
-        kept, late = kept_by(plan, declared_scenes(fleet), replayer, policy)
-        attainment = {name: share for name, share in kept.items() if name in placed}
-        missed = tuple(name for name in late if name in placed)
+        kept = kept_by(plan, declared_scenes(fleet), replayer, policy)
+        attainment = {name: share for name, share in kept.attainment.items() if name in placed}
+        missed = tuple(name for name in kept.missed if name in placed)
     except CotenantError as error:
         attainment, note = None, f"not replayed: {error.message}"
     shares = [gpu.headroom_bytes / gpu.capacity_bytes for gpu in plan.gpus if gpu.shares]

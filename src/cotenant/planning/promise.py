@@ -23,7 +23,7 @@ from cotenant.domain.plan import Plan, PlanRound, Starved
 from cotenant.domain.replay import Replay
 from cotenant.planning.candidates import all_ways, ways_of
 from cotenant.planning.problem import Candidate
-from cotenant.planning.scenes import Replayer, Scene, all_peaks, declared_scenes
+from cotenant.planning.scenes import Kept, Replayer, Scene, all_peaks, declared_scenes, kept_by
 from cotenant.planning.sleeping import refined, solve_fleet
 from cotenant.planning.solve import plan_solved, written
 from cotenant.planning.solved import Progress, Solved, forced_of, solve_ways
@@ -37,17 +37,16 @@ _PACES = (1.0, 1.5, 2.0, 3.0)  # times a margin: how much slower a way may be si
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A plan with what its replays said: the least attainment of each model, and who missed."""
+    """A plan with what its replays said."""
 
     plan: Plan
     solved: Solved
-    attainment: Mapping[str, float]
-    missed: tuple[str, ...]
+    kept: Kept
 
     @property
     def rank(self) -> tuple[int, float, float]:
         """Small is good: fewer misses, then the worst attainment, then cost."""
-        return len(self.missed), -min(self.attainment.values(), default=1.0), self.plan.objective_value
+        return len(self.kept.missed), -min(self.kept.attainment.values(), default=1.0), self.plan.objective_value
 
 
 def keep_promises(fleet: Fleet, replayer: Replayer, *, progress: Progress = lambda _: None) -> Plan:
@@ -70,9 +69,9 @@ def keep_promises(fleet: Fleet, replayer: Replayer, *, progress: Progress = lamb
         progress(f"replaying the plan, round {len(rounds) + 1}")
         judged = _judged(current, scenes, replayer)
         best = judged if best is None or judged.rank < best.rank else best
-        changes = _tighten(fleet, judged.missed, margins)
+        changes = _tighten(fleet, judged.kept.missed, margins)
         rounds.append(_round(judged, len(rounds) + 1, changes))
-        if not judged.missed:
+        if not judged.kept.missed:
             break
         progress("packing")
         current = _solved_with(fleet, solved, margins)
@@ -81,16 +80,7 @@ def keep_promises(fleet: Fleet, replayer: Replayer, *, progress: Progress = lamb
 
 def _judged(solved: Solved, scenes: tuple[Scene, ...], replayer: Replayer) -> _Judged:
     plan = written(solved)
-    attainment: dict[str, float] = {}
-    missed: dict[str, None] = {}
-    for scene in scenes:
-        for request, one in zip(
-            scene.models, replayer(plan, scene.models, scene.seconds).models, strict=True
-        ):  # fmt: skip
-            attainment[request.name] = min(one.attainment, attainment.get(request.name, 1.0))
-            if one.slo_held is False:
-                missed[request.name] = None
-    return _Judged(plan, solved, attainment, tuple(missed))
+    return _Judged(plan, solved, kept_by(plan, scenes, replayer))
 
 
 def _tighten(fleet: Fleet, missed: tuple[str, ...], margins: dict[int, float]) -> tuple[str, ...]:
@@ -141,9 +131,11 @@ def _round(judged: _Judged, number: int, changes: tuple[str, ...]) -> PlanRound:
         cards=len(judged.plan.gpus),
         cost_per_hour=judged.plan.cost_per_hour,
         lower_bound=placement.lower_bound,
-        attainment=judged.attainment,
-        missed=judged.missed,
+        attainment=judged.kept.attainment,
+        missed=judged.kept.missed,
         tightened=changes,
+        replays=judged.kept.replays,
+        requests=judged.kept.requests,
     )
 
 
@@ -167,7 +159,7 @@ def _finished(
         lower_bound=bound,
         gap=0.0 if value <= bound + 1e-6 else (value - bound) / value,
         rounds=rounds,
-        promises_held=not best.missed,
+        promises_held=not best.kept.missed,
         starved=starved,
         warnings=(*_told(fleet, best, starved), *plan.warnings),
     )
@@ -194,13 +186,13 @@ def starved_in(plan: Plan, replay: Replay) -> tuple[Starved, ...]:
 def _told(fleet: Fleet, best: _Judged, starved: tuple[Starved, ...]) -> tuple[str, ...]:
     slo = {request.name: request.slo for request in fleet.models}
     told = []
-    for name in best.missed:
+    for name in best.kept.missed:
         wanted = slo[name]
         asked = f" ({format_percent(wanted.percentile / 100)} asked)" if wanted else ""
-        kept = format_percent(best.attainment[name], digits=1)
+        kept = format_percent(best.kept.attainment[name], digits=1)
         told.append(f"{name}: {kept} of its requests keep their SLO{asked}: nothing tried holds it")
     for one in starved:
-        if one.model not in best.missed:
+        if one.model not in best.kept.missed:
             by = f", {one.neighbour} taking most of its cards" if one.neighbour else ""
             told.append(
                 f"{one.model}: with all peaks at once {format_percent(one.attainment, digits=1)} of its requests "

@@ -7,13 +7,13 @@ each of them (in which all others come as they do in that hour), and traces in t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.domain.plan import Plan
-from cotenant.domain.replay import Replay
+from cotenant.domain.replay import ModelReplay, Replay
 from cotenant.domain.workload import Lengths, Trace, Traffic
 
 
@@ -21,15 +21,24 @@ class Replayer(Protocol):
     """The port to the simulator: neither room knows the other."""
 
     def __call__(
-        self, plan: Plan, models: Sequence[ModelRequest], seconds: float, /, *, policy: str = "static"
+        self,
+        plan: Plan,
+        models: Sequence[ModelRequest],
+        seconds: float,
+        /,
+        *,
+        policy: str = "static",
+        draw: int = 0,
     ) -> Replay:
-        """What comes of `seconds` of the models' traffic on the plan, its memory shared by `policy`."""
+        """What comes of `seconds` of the models' traffic on the plan, its memory shared by `policy`; each `draw`
+        has arrivals and lengths of its own."""
         ...
 
 
 SHORTEST_S, LONGEST_S = 300.0, 1800.0
-ENOUGH = 100  # requests of the rarest model with an SLO: one in twenty then is five
-MOST_REQUESTS = 20_000
+ENOUGH = 300  # requests of the rarest model with an SLO, a draw: one in twenty then is fifteen
+DRAWS = 5  # of each scene, judged together: one alone may be lucky
+MOST_REQUESTS = 20_000  # a draw
 _ALMOST_NEVER = 1e-9
 
 
@@ -55,6 +64,64 @@ def all_peaks(fleet: Fleet) -> Scene:
     """Every model in its own busiest hour (or stretch of its trace), all at the same time."""
     seconds = _seconds(fleet)
     return Scene("all peaks at once", tuple(_at_peak(model, seconds) for model in fleet.models), seconds)
+
+
+def draws_of(scene: Scene) -> int:
+    """How often it is replayed: what a trace tells comes the same way each time."""
+    return DRAWS if any(model.traffic.trace is None for model in scene.models) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What `replays` of a plan, with `requests` in all, said: the least share 0..1 of each model's requests within
+    its SLO over the scenes, and who misses its SLO in one."""
+
+    attainment: Mapping[str, float]
+    missed: tuple[str, ...]
+    replays: int
+    requests: int
+
+
+def kept_by(plan: Plan, scenes: Sequence[Scene], replayer: Replayer, policy: str = "static") -> Kept:
+    """Replay every scene and judge it.
+
+    A share is of the requests of all draws together and must be what the percentile asks, and nobody may be left
+    unanswered. Draws that could not mend what the ones before them missed are left out.
+    """
+    attainment: dict[str, float] = {}
+    missed: dict[str, None] = {}
+    replays = requests = 0
+    for scene in scenes:
+        found: list[tuple[ModelReplay, ...]] = []
+        while len(found) < draws_of(scene) and not _is_lost(scene, found):
+            replayed = replayer(plan, scene.models, scene.seconds, policy=policy, draw=len(found))
+            found.append(tuple(replayed.models))
+        replays += len(found)
+        requests += sum(one.requests for models in found for one in models)
+        for request, *draws in zip(scene.models, *found, strict=True):
+            share = _share(draws)
+            attainment[request.name] = min(share, attainment.get(request.name, 1.0))
+            if request.slo is None:
+                continue
+            if share < request.slo.percentile / 100 - 1e-9 or any(one.unfinished for one in draws):
+                missed[request.name] = None
+    return Kept(attainment, tuple(missed), replays, requests)
+
+
+def _share(draws: Sequence[ModelReplay]) -> float:
+    count = sum(one.requests for one in draws)
+    return sum(one.attainment * one.requests for one in draws) / count if count else 1.0
+
+
+def _is_lost(scene: Scene, found: Sequence[tuple[ModelReplay, ...]]) -> bool:
+    """Whether somebody misses its SLO even if all requests of the draws to come keep it."""
+    if not found:
+        return False
+    part = len(found) / draws_of(scene)
+    return any(
+        request.slo is not None and (1 - _share(draws)) * part > 1 - request.slo.percentile / 100 + 1e-9
+        for request, *draws in zip(scene.models, *found, strict=True)
+    )
 
 
 def _moments(fleet: Fleet, seconds: float) -> Iterator[tuple[str, tuple[ModelRequest, ...]]]:

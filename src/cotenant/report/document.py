@@ -205,6 +205,8 @@ def _round(one: PlanRound) -> Document:
         "attainment": dict(one.attainment),
         "missed": list(one.missed),
         "tightened": list(one.tightened),
+        "replays": one.replays,
+        "requests": one.requests,
     }
 
 

@@ -21,16 +21,18 @@ def print_rounds(plan: Plan, console: Console) -> None:
     console.print()
     words = "Replayed:" if len(plan.rounds) == 1 else "Replayed, tightened where an SLO broke, planned again:"
     console.print(words, style="bold")
-    grid = table("round", "cards", "cost", "within the SLO", wrap="within the SLO")
+    grid = table("round", "cards", "cost", "replays", "requests", "within the SLO", wrap="within the SLO")
     for one in plan.rounds:
         cost = format_price(one.cost_per_hour) if one.cost_per_hour is not None else "-"
-        grid.add_row(str(one.number), f"{one.cards:,}", cost, _attained(one))
+        counts = str(one.replays), f"{one.requests:,}"
+        grid.add_row(str(one.number), f"{one.cards:,}", cost, *counts, _attained(one))
     print_table(grid, console)
 
 
 def _attained(one: PlanRound) -> str:
     if not one.missed:
-        return "every SLO held"
+        name = min(one.attainment, key=lambda name: one.attainment[name], default="")
+        return f"every SLO held: {name} {format_percent(one.attainment[name], digits=1)} at the least"
     worst = sorted(one.missed, key=lambda name: one.attainment[name])
     told = [f"{name} {format_percent(one.attainment[name], digits=1)}" for name in worst[:_NAMED]]
     rest = len(worst) - _NAMED

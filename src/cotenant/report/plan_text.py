@@ -81,7 +81,8 @@ def _headline(plan: Plan) -> str:
 def _promise(plan: Plan) -> str:
     if plan.promises_held is None:
         return _strain(plan)
-    return ", every SLO held in its replay" if plan.promises_held else ", but an SLO breaks in its replay"
+    many = plural(max(one.replays for one in plan.rounds), "replay")
+    return f", every SLO held over {many}" if plan.promises_held else ", but an SLO breaks when it is replayed"
 
 
 def _strain(plan: Plan) -> str:
