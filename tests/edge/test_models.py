@@ -30,6 +30,15 @@ def test_values_are_themselves() -> None:
     assert open_model(loaded.spec).spec is loaded.spec
 
 
+def test_a_slip_in_a_hub_id_is_met_with_the_name_that_was_meant() -> None:
+    with pytest.raises(HubError) as caught:
+        open_model("meta-llama/Llama-3.1-8B-Instuct")
+    assert caught.value.hint.startswith(f"did you mean {BASE}? ")
+    with pytest.raises(HubError) as caught:
+        open_model("acme/something-of-our-own")
+    assert "did you mean" not in caught.value.hint
+
+
 @pytest.mark.parametrize("name", [BASE, BASE.upper(), "llama-3.1-8b-instruct", f"  {BASE} "])
 def test_catalogue_names(name: str) -> None:
     loaded = open_model(name)

@@ -158,7 +158,7 @@ def test_models_pooled_token_by_token_are_simulated_where_they_can_be() -> None:
     assert pool.attainment is not None
     assert set(pool.attainment) == {"a", "b"}
     assert (card.attainment, card.note.partition(",")[0]) == (
-        None, "not replayed: pooling needs at least two cards of one type",
+        None, "not replayed: token pools at least two cards of one type",
     )  # fmt: skip
 
 
@@ -210,4 +210,4 @@ def test_the_usual_sizing_says_where_there_are_fewer_cards_than_it_takes() -> No
         for count in (2, 8)
     )
     assert few.cards == {"A100-80GB-SXM": 4}
-    assert (few.note, enough.note) == ("there are 2 such cards", "")
+    assert (few.note, enough.note) == ("the fleet has 2 such cards", "")

@@ -64,6 +64,12 @@ def test_one_request_alone() -> None:
     assert (found.rate, found.peak_rate, found.variation) == (1.0, 1.0, 0.0)
 
 
+def test_the_busiest_minute_is_never_below_the_mean() -> None:
+    """Ten requests in 33 seconds: the last one counts as the first does."""
+    found = summary(trace([number * 33 * NS_PER_S // 9 for number in range(10)]), token_s=0.03)
+    assert found.rate == found.peak_rate == pytest.approx(10 / 33)
+
+
 def test_a_day_has_hours() -> None:
     found = summary(trace([hour * 3600 * NS_PER_S for hour in range(49)]), token_s=0.03)
     assert found.by_hour == (3, *[2] * 23)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.model import ModelSpec
-from cotenant.errors import InputError, UnknownModelError
+from cotenant.errors import HubError, InputError, UnknownModelError
 
 if TYPE_CHECKING:
     from cotenant.catalogue.models import ModelEntry
@@ -95,10 +95,20 @@ def _found(name: str) -> LoadedModel:
     if entry is not None:
         return _from_entry(entry, name)
     if "/" in name:
-        from cotenant.edge.hub import load_hub
-
-        return load_hub(name)
+        return _on_hub(name)
     raise _unknown(name)
+
+
+def _on_hub(name: str) -> LoadedModel:
+    """A name that the catalogue lacks may be a slip of one that it has, and the hub says no more than that it is
+    not there."""
+    from cotenant.edge.hub import load_hub
+
+    try:
+        return load_hub(name)
+    except HubError as error:
+        meant = _meant(name, cutoff=0.85)
+        raise type(error)(error.message, hint=meant + error.hint if meant else error.hint) from None
 
 
 def _base_of(name: str) -> ModelEntry | None:
@@ -152,17 +162,22 @@ def _canonical(entry: ModelEntry, name: str) -> str:
     return next((word for word in known if word.lower() == name.lower() and "/" in word), entry.id)
 
 
-def _unknown(name: str) -> UnknownModelError:
+def _meant(name: str, cutoff: float) -> str:
+    """The catalogue's nearest name as a question; nothing where none is as near as `cutoff`."""
     from cotenant.catalogue.models import all_entries
 
     words = {
         word.rpartition("/")[2].lower(): word for entry in all_entries() for word in (entry.id, *entry.aliases)
     }
-    near = get_close_matches(name.lower()[:100], list(words), n=1, cutoff=0.5)
-    hint = f"did you mean {words[near[0]]}? " if near else ""
+    near = get_close_matches(name.rpartition("/")[2].lower()[:100], list(words), n=1, cutoff=cutoff)
+    return f"did you mean {words[near[0]]}? " if near else ""
+
+
+def _unknown(name: str) -> UnknownModelError:
     return UnknownModelError(
         f"no model {name[:80]!r} in the catalogue",
-        hint=hint + "`cotenant models` lists them; a hub id is OWNER/NAME, a path starts with ./",
+        hint=_meant(name, cutoff=0.5)
+        + "`cotenant models` lists them; a hub id is OWNER/NAME, a path starts with ./",
     )
 
 

@@ -20,6 +20,7 @@ from cotenant.planning.promise import keep_promises
 from cotenant.planning.scenes import Replayer, declared_scenes, kept_by
 from cotenant.planning.solve import plan_fleet, written
 from cotenant.planning.solved import Progress, Solved, problem_of
+from cotenant.units import plural
 
 SIMULATED = ("elastic", "spatial", "token")
 """Ways to share a card that no engine driver runs: the optimal plan, replayed as if one did."""
@@ -145,4 +146,4 @@ def _beyond_all(fleet: Fleet, plan: Plan) -> str:
     """A word where the usual sizing takes more cards than there are."""
     offer = fleet.gpus[largest_offer(fleet)]
     most = offer.count if offer.count is not None else offer.maximum
-    return f"there are {most} such cards" if most is not None and len(plan.gpus) > most else ""
+    return f"the fleet has {plural(most, 'such card')}" if most is not None and len(plan.gpus) > most else ""

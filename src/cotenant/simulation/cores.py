@@ -39,7 +39,7 @@ def pooled(
     placed = [model for model in models if model.hosts]
     if not placed:  # nothing fits a card: as under any other policy, its requests find no replica
         return []
-    cards = check_pool(plan, hostings, any(model.work.users for model in models), cards)
+    cards = check_pool(policy, plan, hostings, any(model.work.users for model in models), cards)
     found = serve_tokenwise(
         policy, cards, [one.work.requests for one in placed], [hostings[one.hosts[0]] for one in placed],
         [one.request.slo for one in placed], longest_s(span_s),

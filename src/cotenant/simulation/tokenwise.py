@@ -19,28 +19,33 @@ from cotenant.simulation.costs import FS_PER_S
 from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.load import Ints, Outcome, Requests, Status
 from cotenant.simulation.pooled import Pool, PooledModel, PooledRequest, Pooling
+from cotenant.units import plural
 
 TOKENWISE = ("token", "token-urgent")
 _READERS = 3 / 8  # of the cards, as Aegaeon shares out sixteen
 _UNIT_S, _NS = 1e-6, 1000
 
 
-def check_pool(plan: Plan, hostings: Sequence[Hosting], closed: bool, idle: int = 0) -> int:
+def check_pool(policy: str, plan: Plan, hostings: Sequence[Hosting], closed: bool, idle: int = 0) -> int:
     """How many cards there are to share, `idle` ones among them.
 
     Raises UnsupportedError where models cannot be pooled on them.
     """
     cards = max(idle, len({(gpu.device.node, gpu.device.index) for gpu in plan.gpus}))
     if closed:
-        raise UnsupportedError("models that are pooled token by token need requests a second or a trace",
-                               hint="give requests_per_second in place of concurrent")  # fmt: skip
+        raise UnsupportedError(
+            f"{policy}: models that are pooled token by token need requests a second or a trace",
+            hint="give requests_per_second in place of concurrent",
+        )
     wide = [one.id for one in hostings if len(one.cards) > 1]
     if wide:
-        raise UnsupportedError(f"{wide[0]} needs several cards, so it cannot be pooled with the others on one")
+        raise UnsupportedError(
+            f"{policy}: {wide[0]} needs several cards, so it cannot be pooled with the others on one"
+        )
     if cards < 2 or len({gpu.device.type for gpu in plan.gpus}) > 1:
         raise UnsupportedError(
-            f"pooling needs at least two cards of one type, and there are {cards} of"
-            f" {len({gpu.device.type for gpu in plan.gpus})}",
+            f"{policy} pools at least two cards of one type, and the plan has {plural(cards, 'card')} of"
+            f" {plural(len({gpu.device.type for gpu in plan.gpus}), 'type')}",
             hint="swap and elastic share single cards",
         )
     return cards

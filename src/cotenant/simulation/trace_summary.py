@@ -67,8 +67,10 @@ def spread(tokens: Any) -> TokenSpread:
 
 
 def _peak(arrivals: Any, whole: float) -> float:
-    """Requests/s of the busiest minute that starts with a request."""
-    window = min(_MINUTE_S, max(whole, 1.0))
+    """Requests/s of the busiest minute that starts with a request; of all, where they come within one."""
+    if whole <= _MINUTE_S:
+        return len(arrivals) / max(whole, 1.0)
+    window = _MINUTE_S
     inside = np.searchsorted(arrivals, arrivals + window) - np.arange(len(arrivals))
     return float(inside.max()) / window
 
