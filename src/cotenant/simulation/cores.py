@@ -20,7 +20,7 @@ from cotenant.simulation.tokenwise import check_pool
 from cotenant.simulation.tokenwise import serve as serve_tokenwise
 from cotenant.units import plural
 
-COMPILE_FROM = 50_000  # requests: below, compiling takes longer than it saves
+COMPILE_FROM = 10_000  # requests: below, compiling takes longer than it saves
 _KNOWN_TO_MANY = ("least-loaded", "round-robin")  # how the fast core of many sends requests
 Progress = Callable[[str], None]
 
