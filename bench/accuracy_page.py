@@ -15,6 +15,7 @@ from typing import Any
 
 _REASONS = Path(__file__).with_name("accuracy_reasons.json")
 _FRESH = Path(__file__).with_name("accuracy_fresh.json")
+_ACCOUNT = Path(__file__).with_name("accuracy_account.md")
 _LINE = 115
 _APART = "kept apart: not looked into"
 _OPEN = "not explained yet"
@@ -63,9 +64,10 @@ def is_wrong(metric: str, error: float | None) -> bool:
 
 
 def page(parts: Mapping[str, Sequence[Mapping[str, Any]]], wrong: Iterable[WrongRow]) -> str:
-    """The whole page: a table for each part, then the rows that are wrong."""
+    """The whole page: a table for each part, what falls short and was tried, then the rows that are wrong."""
     tables = (f"## {_capital(title)}\n\n{_table(entries)}" for title, entries in parts.items())
-    return "\n".join((_HEAD, *tables, fresh_logs(), _rows(list(wrong))))
+    account = _ACCOUNT.read_text(encoding="utf-8")
+    return "\n".join((_HEAD, *tables, account, fresh_logs(), _rows(list(wrong))))
 
 
 def fresh_logs() -> str:
