@@ -76,11 +76,12 @@ function swaps(line, found, colour) {
 }
 
 function Table({ found, colour }) {
-  return html`<div class="wide" tabindex="0" role="region" aria-label=${t("tabReplay")}><table><thead><tr><th class="l" scope="col">${t("model")}</th><th scope="col">${t("requests")}</th><th scope="col">TTFT p95</th><th scope="col">TPOT p95</th><th scope="col">SLO</th><th scope="col">${t("preemptions")}</th><th scope="col">${t("wakes")}</th></tr></thead>
+  return html`<div class="wide" tabindex="0" role="region" aria-label=${t("tabReplay")}><table><thead><tr><th class="l" scope="col">${t("model")}</th><th scope="col">SLO</th><th scope="col">${t("requests")}</th><th scope="col">TTFT p95</th><th scope="col">TPOT p95</th><th scope="col">${t("preemptions")}</th><th scope="col">${t("wakes")}</th></tr></thead>
     <tbody>${found.models.map((one) => {
       const wakes = found.replicas.filter((each) => each.model === one.model && each.wakes !== null);
-      return html`<tr key=${one.model}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.model}</th><td>${count(one.finished)} / ${count(one.requests)}</td><td>${seconds(one.ttft_s?.p95)}</td><td>${seconds(one.tpot_s?.p95)}</td>
+      return html`<tr key=${one.model}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.model}</th>
         <td class=${one.slo_held === false ? "bad" : one.slo_held && one.requests ? "good" : "quiet"}>${one.slo_held === null ? t("noTarget") : !one.requests ? "–" : `${one.slo_held ? t("held") : t("broken")} · ${percent(one.attainment)}`}</td>
+        <td>${count(one.finished)} / ${count(one.requests)}</td><td>${seconds(one.ttft_s?.p95)}</td><td>${seconds(one.tpot_s?.p95)}</td>
         <td>${count(one.preemptions)}</td><td>${wakes.length ? count(wakes.reduce((sum, each) => sum + each.wakes, 0)) : "–"}</td></tr>`;
     })}</tbody></table></div>
     ${found.warnings.length > 0 && html`<details class="remarks"><summary>${t("warnings")} (${found.warnings.length})</summary><ul lang="en">${found.warnings.map((one, at) => html`<li key=${at}>${one}</li>`)}</ul></details>`}`;
