@@ -20,10 +20,11 @@ from time import process_time
 from typing import Any
 
 from cotenant import load_fleet
+from cotenant.domain.device import Device
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, Plan, ReplicaPlan
+from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan
 from cotenant.engines import find_engine
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.memory_terms import replica_memory

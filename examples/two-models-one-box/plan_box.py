@@ -13,8 +13,9 @@ from pathlib import Path
 
 import cotenant
 from cotenant.catalogue import VERSION
+from cotenant.domain.device import Device
 from cotenant.domain.estimate import Estimate
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan
+from cotenant.domain.plan import GpuPlan, GpuShare, Plan, ReplicaPlan
 from cotenant.report.document import plan_document
 from cotenant.units import MIB, format_bytes
 

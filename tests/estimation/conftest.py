@@ -7,7 +7,8 @@ import pytest
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, RecurrentState, Role
-from cotenant.domain.quantization import QuantizationFormat, Storage
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.domain.storage import Storage
 from cotenant.readers.model_config import read_model_config
 from cotenant.units import GIB
 

@@ -14,7 +14,8 @@ from cotenant.domain.engine import Version
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec, ParameterGroup, Role
-from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed, Storage
+from cotenant.domain.quantization import KernelSupport, QuantizationFormat, Speed
+from cotenant.domain.storage import Storage
 from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.step_time import decode_step_s, linear, roofline, step_times

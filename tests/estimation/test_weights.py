@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from cotenant.domain.engine import AdapterSlots
 from cotenant.domain.model import Role
-from cotenant.domain.quantization import QuantizationFormat, Storage
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.domain.storage import Storage
 from cotenant.engines.rules import ExpertPadding
 from cotenant.estimation.elements import allocated_bytes, stored_bytes
 from cotenant.estimation.stages import stage_layers

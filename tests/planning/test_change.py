@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotenant import load_fleet, plan
-from cotenant.domain.plan import Device, Plan
+from cotenant.domain.device import Device
+from cotenant.domain.plan import Plan
 from cotenant.domain.workload import Adapter
 from cotenant.errors import InputError
 from cotenant.planning.change import plan_change

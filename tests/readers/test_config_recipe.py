@@ -13,7 +13,7 @@ from cotenant.catalogue.models import find_entry
 from cotenant.catalogue.quantization import find_format
 from cotenant.catalogue.recipes import Recipe, all_recipes, find_recipe
 from cotenant.domain.model import ModelSpec
-from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 from cotenant.estimation.weights import checkpoint_bytes
 from cotenant.readers.model_config import read_model_config
 from cotenant.readers.recipe_patterns import read_patterns

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cotenant.domain.model import Role
-from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 
 # Share of a role's elements: attention by 1 : 1/4 : 1/4 : 1 (query, key, value, output), the rest by thirds.
 _TENSORS: Mapping[Role, Mapping[str, float]] = {

@@ -24,8 +24,8 @@ from cotenant.domain.quantization import (
     QuantizationFormat,
     Speed,
     SpeedFigure,
-    Storage,
 )
+from cotenant.domain.storage import Storage
 from cotenant.errors import CotenantError, InputError
 
 FORMAT_KEYS = (

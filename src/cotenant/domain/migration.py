@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cotenant.domain.plan import Device
+from cotenant.domain.device import Device
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import prod
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 
 
 class Role(StrEnum):

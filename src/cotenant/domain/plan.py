@@ -2,44 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cotenant.domain.device import Device
 from cotenant.domain.engine import EngineSettings
+from cotenant.domain.migration import Migration
+from cotenant.domain.relaxation import Relaxation
 from cotenant.domain.workload import Adapter
-
-if TYPE_CHECKING:
-    from cotenant.domain.migration import Migration
-    from cotenant.domain.relaxation import Relaxation
-
-
-_SLICE = re.compile(r":[1-7]g\.[0-9]+gb\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One card of the plan: the `index`-th card of node `node`, of the fleet's offer number `offer`.
-
-    Nodes are numbered through all offers, so (node, index) is unique.
-    """
-
-    type: str
-    node: int
-    index: int
-    offer: int
-
-    @property
-    def label(self) -> str:
-        """What people read: type, node and card, ``L4 #0.1``."""
-        return f"{self.type} #{self.node}.{self.index}"
-
-    @property
-    def is_slice(self) -> bool:
-        """Whether it is a MIG slice, which no index names to an engine (``A100-80GB-SXM:3g.40gb``)."""
-        return _SLICE.search(self.type) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 from cotenant.units import MIB
 
 DTYPE_BYTES = {

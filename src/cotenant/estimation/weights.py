@@ -16,7 +16,8 @@ from cotenant.domain.engine import AdapterSlots
 from cotenant.domain.estimate import Term
 from cotenant.domain.interval import Interval
 from cotenant.domain.model import AttentionKind, ModelSpec, ParameterGroup, Role
-from cotenant.domain.quantization import QuantizationFormat, Storage
+from cotenant.domain.quantization import QuantizationFormat
+from cotenant.domain.storage import Storage
 from cotenant.engines.held import AS_STORED, Loaded
 from cotenant.engines.rules import ExpertPadding, TensorBytes
 from cotenant.errors import UnsupportedError

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from cotenant.domain.device import Device
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, Plan, ReplicaPlan
+from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.errors import CotenantError, InputError, InputErrors
 from cotenant.units import format_bytes
 

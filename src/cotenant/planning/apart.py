@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from cotenant.domain.device import Device
 from cotenant.domain.fleet import Fleet
-from cotenant.domain.plan import Device, GpuPlan, Plan
+from cotenant.domain.plan import GpuPlan, Plan
 from cotenant.planning.solve import plan_fleet
 
 

@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from cotenant.domain.device import Device
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, ReplicaPlan, Sleeper
+from cotenant.domain.plan import GpuPlan, GpuShare, ReplicaPlan, Sleeper
 from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
 from cotenant.planning.turn_bytes import Running, TurnBytes
 

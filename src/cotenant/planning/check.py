@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from math import isclose
 
+from cotenant.domain.device import Device
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Turns
+from cotenant.domain.plan import GpuPlan, GpuShare, Plan, ReplicaPlan, Turns
 from cotenant.errors import CheckError
 
 Reestimate = Callable[[ModelRequest, ReplicaPlan], Estimate]

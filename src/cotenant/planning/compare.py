@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cotenant.domain.contender import Contender
+from cotenant.domain.device import Device
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, Plan, ReplicaPlan, Shortfall
+from cotenant.domain.plan import GpuPlan, Plan, ReplicaPlan, Shortfall
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError
 from cotenant.planning.candidates import all_ways

@@ -9,9 +9,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cotenant.domain.device import Device
 from cotenant.domain.estimate import Estimate
 from cotenant.domain.fleet import Fleet, ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Sleeper, Turns
+from cotenant.domain.plan import GpuPlan, GpuShare, Plan, ReplicaPlan, Sleeper, Turns
 from cotenant.engines import find_engine
 from cotenant.engines.sleeping import RESTART
 from cotenant.errors import CotenantError, InputError, UnsupportedError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cotenant.domain.plan import Device, GpuShare, Plan
+from cotenant.domain.device import Device
+from cotenant.domain.plan import GpuShare, Plan
 from cotenant.engines.sleeping import RESTART
 from cotenant.planning.check import every_share
 from cotenant.planning.turn_bytes import Running, Taken

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cotenant.domain.model import ParameterGroup, Role
-from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 from cotenant.readers.blocks import Groups
 from cotenant.readers.config_quantization import quantization_section
 from cotenant.readers.module_names import module_names

@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from cotenant.domain.device import Device
 from cotenant.domain.engine import AdapterSlots, EngineSettings
 from cotenant.domain.llama_cpp import LlamaCppOptions
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan, Shortfall, Sleeper, Turns
+from cotenant.domain.plan import GpuPlan, GpuShare, Plan, ReplicaPlan, Shortfall, Sleeper, Turns
 from cotenant.domain.workload import Adapter
 from cotenant.engines import find_engine
 from cotenant.engines.names import also_named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cotenant.domain.quantization import Storage
+from cotenant.domain.storage import Storage
 
 _NVFP4 = Storage(4, group_size=16, scale_bits=8, tensor_bits=64)
 _MXFP4 = Storage(4, group_size=32, scale_bits=8)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cotenant.domain.device import Device
 from cotenant.domain.explanation import TERMS
-from cotenant.domain.plan import Device, GpuPlan, Plan
+from cotenant.domain.plan import GpuPlan, Plan
 from cotenant.report.bars import Segment, bar, captions, colour, legend
 from cotenant.report.grid import Grid, print_table, table
 from cotenant.report.tables import print_paragraph

@@ -18,8 +18,9 @@ from cotenant.domain.interval import Interval
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:  # an estimate's document needs no plans
+    from cotenant.domain.device import Device
     from cotenant.domain.migration import Migration
-    from cotenant.domain.plan import Device, GpuPlan, GpuShare, Naive, Plan, PlanRound, ReplicaPlan, Sleeper
+    from cotenant.domain.plan import GpuPlan, GpuShare, Naive, Plan, PlanRound, ReplicaPlan, Sleeper
 
 Document = dict[str, Any]
 

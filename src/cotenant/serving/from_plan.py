@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cotenant.catalogue.gpus import all_gpus
+from cotenant.domain.device import Device
 from cotenant.domain.engine import Version
 from cotenant.domain.fleet import ModelRequest
-from cotenant.domain.plan import Device, GpuPlan, GpuShare, Plan, ReplicaPlan
+from cotenant.domain.plan import GpuPlan, GpuShare, Plan, ReplicaPlan
 from cotenant.domain.running import Launch
 from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, kept_bytes, sleep_modes
 from cotenant.engines.starting import starting
