@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.live_case import MIB, Gateway, plan_document
 from bench.live_real import needed
-from bench.live_streams import Case, through
 from bench.live_swaps import on_one_thread
+from bench.live_troubled import Case, through
 
 NAMES = ("alpha", "beta")
 _PER_S = 4.0  # requests a second: a small model on a shared processor answers about so many short ones

@@ -16,8 +16,8 @@ from cotenant.simulation.costs import FS_PER_S, StepCosts
 from cotenant.simulation.kernel import Host, Stream, run
 from cotenant.simulation.load import Limits, Requests, Status
 from cotenant.simulation.replica import Replica
-from cotenant.simulation.replica import Sequence as Running
 from cotenant.simulation.residency import Residency, Resident, State
+from cotenant.simulation.sequence import Sequence as Running
 
 _TICK_FS = FS_PER_S // 1000  # requests that come meanwhile join at the next one
 _SLOTS = 2

@@ -12,14 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -29,6 +26,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench import page_browser
+from bench.page_server import ask, planned, server
 from bench.table import CannotRunError, Measuring, Row, arguments, show, some
 
 FLEETS, CLIENTS, SECONDS, PACE_S = 200, 50, 10.0, 1.0
@@ -98,45 +96,6 @@ def _model(random: Random, name: str) -> dict[str, Any]:
     if random.random() < 0.3:
         model["priority"] = random.randint(1, 20)
     return model
-
-
-@contextmanager
-def server(*options: str) -> Iterator[str]:
-    """`cotenant ui` as a process of its own; its address. It must end by itself after SIGTERM."""
-    command = [sys.executable, "-m", "cotenant", "ui", "--port", "0", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        if process.stdout is None:
-            raise CannotRunError("the server has no stdout")
-        lines: list[str] = []
-        while not lines or lines[-1] != "}\n":
-            lines.append(process.stdout.readline())
-            if not lines[-1]:
-                raise CannotRunError("the server did not start")
-        yield json.loads("".join(lines))["url"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(20)
-
-
-def ask(url: str, value: object = None, *, method: str | None = None) -> bytes:
-    """The body of an answer, whatever its status."""
-    data = None if value is None else json.dumps(value).encode()
-    request = urllib.request.Request(url, data, {"content-type": "application/json"}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=300) as answer:
-            found: bytes = answer.read()
-    except urllib.error.HTTPError as error:
-        found = error.read()
-    return found
-
-
-def planned(url: str, fleet: object) -> bytes:
-    """A plan over HTTP: the bytes of its result."""
-    job = json.loads(ask(f"{url}/api/plan", {"fleet": fleet}))["job"]
-    while json.loads(ask(f"{url}/api/jobs/{job}"))["state"] in ("waiting", "running"):
-        time.sleep(0.02)
-    return ask(f"{url}/api/jobs/{job}/result")
 
 
 def same_bytes() -> Measured:

@@ -15,6 +15,7 @@ from importlib.resources import files
 from statistics import median
 from typing import Any
 
+from bench.page_server import server
 from bench.table import CannotRunError
 
 Measured = float | tuple[float, Mapping[str, object]]
@@ -67,8 +68,6 @@ def pages(url: str) -> Iterator[Callable[..., Any]]:
 
 def first_paint_s() -> Measured:
     """First contentful paint with nothing in any cache, the median of a few loads; when the answer was drawn."""
-    from bench.page import server
-
     paints, answers = [], []
     with server() as url, pages(url) as opened:
         for _ in range(LOADS):
@@ -84,8 +83,6 @@ def first_paint_s() -> Measured:
 
 def slider_p95_ms() -> Measured:
     """From the event of a moved slider to the frame that shows its answer, by the browser's own clock."""
-    from bench.page import server
-
     with server() as url, pages(url) as opened:
         page = opened()
         page.click(".label[data-replica=code]")
@@ -119,8 +116,6 @@ _MOVE = """([knob, value]) => new Promise((answered) => {
 
 def axe_serious() -> Measured:
     """Serious and critical violations over the views, in light and dark, at a desk and on a phone."""
-    from bench.page import server
-
     found: list[str] = []
     with server() as url, pages(url) as opened:
         for size in SIZES:

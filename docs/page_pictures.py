@@ -12,8 +12,8 @@ from typing import Any
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from bench.page import server  # noqa: E402
 from bench.page_browser import pages  # noqa: E402
+from bench.page_server import server  # noqa: E402
 
 
 def keep(page: Any, name: str, height: int) -> None:

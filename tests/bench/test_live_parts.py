@@ -14,8 +14,8 @@ from bench.live_edge import Edge, _last
 from bench.live_ends import _end_of
 from bench.live_seeds import _kept
 from bench.live_simulated import Profile, best, simulate
-from bench.live_streams import Ends
 from bench.live_swaps import Mix, Served, mixes, p95_of, ratio
+from bench.live_troubled import Ends
 
 PLAIN = {
     name: Profile(wakes=(1.0,), sleeps=(0.1,), reads=(0.2,), step_s=0.01, beside_s=0.005)
@@ -120,7 +120,7 @@ def test_the_end_of_a_stream_is_told_by_what_came() -> None:
 
 def test_a_word_is_owed_unless_the_gateway_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = Ends(deadline_s=8.0)
-    monkeypatch.setattr("bench.live_streams.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("bench.live_troubled.time.monotonic", lambda: 100.0)
     ends.judge("connection ended", 99.0)
     assert ends.bad == ["the connection ended without a word"]
     ends.down.append((99.5, 101.0))

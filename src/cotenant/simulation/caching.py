@@ -12,7 +12,8 @@ from cotenant.policy.prefixes import full_blocks, most_hits
 from cotenant.simulation.costs import StepCosts
 from cotenant.simulation.load import Limits, Prefixes, Requests
 from cotenant.simulation.prefix_cache import PrefixCache
-from cotenant.simulation.replica import Replica, Sequence
+from cotenant.simulation.replica import Replica
+from cotenant.simulation.sequence import Sequence
 
 
 class CachingReplica(Replica):

@@ -8,10 +8,8 @@ so lengthen that step; who comes back goes on where it was, without computing an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from cotenant.simulation.replica import Sequence
+from cotenant.simulation.sequence import Sequence
 
 
 @dataclass(slots=True, eq=False)

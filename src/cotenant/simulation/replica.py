@@ -7,7 +7,6 @@ whoever owns it decides how fast (`kernel`). Nothing here knows what time it is,
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,23 +19,9 @@ from cotenant.simulation.costs import FS_PER_NS, StepCosts
 from cotenant.simulation.host_copies import HostCopies
 from cotenant.simulation.load import NEVER, Event, Limits, Outcome, Requests, Status, sorted_log
 from cotenant.simulation.pool import Borrower, Pool
+from cotenant.simulation.sequence import Sequence
 
 _EVENTS = {Status.FINISHED: Event.FINISH, Status.CANCELLED: Event.CANCEL, Status.LOST: Event.LOSE}
-
-
-@dataclass(slots=True, eq=False)
-class Sequence:
-    """A running request. `known` tokens of it exist (prompt and answer so far), `computed` are in the cache; a
-    prompt is read until they meet, then each step adds one to both. Blocks hold what is computed."""
-
-    request: int
-    rank: int
-    known: int
-    target: int
-    computed: int = 0
-    blocks: int = 0
-    chunk: int = 0  # tokens of the step in progress
-    decoding: bool = False
 
 
 class Replica:

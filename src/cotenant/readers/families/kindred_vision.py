@@ -1,6 +1,6 @@
 """Models that see and are another family's but for a projector, and one whose layers loop behind windows.
 
-Sources: vLLM 0.33, models/{bee,rvl,eagle2_5_vl,qianfan_ocr,iquest_loopcoder,granitemoeshared}.py.
+Sources: vLLM 0.33, models/{bee,rvl,eagle2_5_vl,qianfan_ocr,iquest_loopcoder}.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from cotenant.domain.model import AttentionKind, Role
 from cotenant.readers.blocks import Structure, linear
 from cotenant.readers.config_view import ConfigView
-from cotenant.readers.decoder import Builder, dense, layer_windows, read_sizes, sparse_feed_forward
+from cotenant.readers.decoder import Builder, read_sizes
 from cotenant.readers.families.llama import BUILDERS as LLAMA
 from cotenant.readers.families.multimodal import _internvl, text_structure
 from cotenant.readers.vision import layer_norm, matrix, siglip_layers, two_layer_projector, whole
@@ -67,25 +67,10 @@ def _iquest_loop(config: ConfigView) -> Structure:
     return replace(built.extended(*gate), layer_groups=tuple(caches))
 
 
-def _granite_moe_swa(config: ConfigView) -> Structure:
-    """Granite's experts beside sliding layers and sinks."""
-    sizes = read_sizes(config, tied=True)
-    count = config.integer("num_local_experts", default=8, most=2**14)
-    bias = config.flag("attention_bias")
-    shared = config.integer("shared_intermediate_size", default=0, least=0)
-    return dense(
-        config, sizes=sizes, qkv_bias=bias, out_bias=bias, num_experts=count,
-        windows=layer_windows(config, sizes.count), sinks="layer_types" in config,
-        feed_forward=sparse_feed_forward(sizes, sizes.layers, count=count, inner=sizes.inner, shared=shared),
-        experts_per_token=config.integer("num_experts_per_tok", default=2),
-    )  # fmt: skip
-
-
 BUILDERS: dict[str, Builder] = {
     "BeeForConditionalGeneration": _bee,
     "RForConditionalGeneration": _r_vl,
     "Eagle2_5_VLForConditionalGeneration": _eagle25,
     "QianfanOCRForConditionalGeneration": _internvl,
     "IQuestLoopCoderForCausalLM": _iquest_loop,
-    "GraniteMoeSWAForCausalLM": _granite_moe_swa,
 }

@@ -48,12 +48,15 @@ def _dbrx(config: ConfigView) -> Structure:
 
 
 def _granite_moe(config: ConfigView) -> Structure:
+    """Granite's experts; GraniteMoeSWA sets sliding layers and sinks beside them."""
     sizes = read_sizes(config, tied=True)
     count = config.integer("num_local_experts", default=8, most=2**14)
     bias = config.flag("attention_bias")
     shared = config.integer("shared_intermediate_size", default=0, least=0)
+    slides = "layer_types" in config
     return dense(
         config, sizes=sizes, qkv_bias=bias, out_bias=bias, num_experts=count,
+        windows=layer_windows(config, sizes.count) if slides else None, sinks=slides,
         feed_forward=sparse_feed_forward(sizes, sizes.layers, count=count, inner=sizes.inner, shared=shared),
         experts_per_token=_active(config, 2),
     )  # fmt: skip
@@ -77,6 +80,7 @@ BUILDERS: dict[str, Builder] = {
     "dbrx": _dbrx,
     "GraniteMoeForCausalLM": _granite_moe,
     "GraniteMoeSharedForCausalLM": _granite_moe,
+    "GraniteMoeSWAForCausalLM": _granite_moe,
     "granitemoe": _granite_moe,
     "granitemoeshared": _granite_moe,
     "OlmoeForCausalLM": _olmoe,
