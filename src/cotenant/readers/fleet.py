@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.workload import Trace
 from cotenant.errors import CotenantError, FormatError, InputError, InputErrors
+from cotenant.readers.fleet_faults import MissingError
 from cotenant.readers.foreign import refuse_foreign, refuse_foreign_text
 from cotenant.readers.input_hash import input_hash
 from cotenant.readers.yaml_text import Document, read_document
@@ -29,7 +30,15 @@ LoadModel = Callable[[object], LoadedModel]
 LoadTrace = Callable[[str], Trace]
 _TOP = re.compile(r"\$\.([A-Za-z_][A-Za-z0-9_-]*)")
 _PARTS = re.compile(r"([0-9]+)")
+_COUNTS = re.compile(r"\$\.gpus(\[[0-9]+\](\.count)?)?")
 _MOST_FAULTS = 200
+_ROUNDS = 3  # what is left of a part without its broken value may lack that value, and goes too
+_STAND_INS: Mapping[str, Any] = {
+    "name": "nameless",
+    "model": "?",
+    "traffic": {"concurrent": 1, "context_tokens": {"p95": 1}},
+}
+"""For what a model must say and does not, so that the rest of it is looked at all the same."""
 _HINT = "a fleet file has `gpus:` and `models:`"
 
 
@@ -76,13 +85,14 @@ def _fleet(
         raise InputError("a fleet file is a mapping", hint=_HINT, path="$")
     refuse_foreign(value, "a fleet", path=path)
     structural: list[CotenantError] = [*document.faults, *structural_faults(FleetFile, value)]
-    gpu_entries: list[GpuEntry | None] = _sound(GpuEntry, value.get("gpus"))
-    model_entries: list[ModelEntry | None] = _sound(ModelEntry, value.get("models"))
+    gpu_entries: list[GpuEntry | None] = _sound(GpuEntry, value.get("gpus"), {})
+    model_entries: list[ModelEntry | None] = _sound(ModelEntry, value.get("models"), _STAND_INS)
     faults = head_faults(value)
     gpus = offers(gpu_entries, extra, faults)
     engine = value.get("engine", "vllm")
     models = requests(model_entries, engine if isinstance(engine, str) else "vllm", load_model, load_trace, faults)
-    faults += placement_faults(model_entries, gpu_entries, _names(value.get("models")))
+    counted = [None] if _uncounted(structural) else gpu_entries
+    faults += placement_faults(model_entries, counted, _names(value.get("models")))
     _raise(structural, faults, value)
     head = FleetFile.model_validate(value)
     return Fleet(
@@ -97,26 +107,28 @@ def _fleet(
     )
 
 
-def _sound(entry: Any, items: object) -> list[Any]:
-    """Each of `items` as an `entry`, without the values whose structure is broken (those are reported
-    elsewhere); None where nothing can be made of it."""
-    return [_salvaged(entry, item) for item in items] if isinstance(items, list) else []
+def _uncounted(structural: Sequence[CotenantError]) -> bool:
+    """Whether it is unknown how many cards there are, so that nobody can say which numbers name one."""
+    return any(_COUNTS.fullmatch(fault.path) for fault in structural)
 
 
-def _salvaged(entry: Any, item: object) -> Any:
+def _sound(entry: Any, items: object, stand_ins: Mapping[str, Any]) -> list[Any]:
+    """Each of `items` as an `entry`, without the values whose structure is broken and with `stand_ins` for those
+    that are missing (both are reported elsewhere); None where nothing can be made of it."""
+    return [_salvaged(entry, item, stand_ins) for item in items] if isinstance(items, list) else []
+
+
+def _salvaged(entry: Any, item: object, stand_ins: Mapping[str, Any]) -> Any:
     from pydantic import ValidationError
 
-    try:
-        return entry.model_validate(item)
-    except ValidationError as error:
-        broken = [fault["loc"] for fault in error.errors(include_url=False, include_input=False)]
     rest = deepcopy(item)
-    for loc in broken:
-        _drop(rest, loc)
-    try:
-        return entry.model_validate(rest)
-    except ValidationError:
-        return None
+    for _ in range(_ROUNDS):
+        try:
+            return entry.model_validate({**stand_ins, **rest} if isinstance(rest, dict) else rest)
+        except ValidationError as error:
+            for fault in error.errors(include_url=False, include_input=False):
+                _drop(rest, fault["loc"][:-1] if fault["type"] == "missing" else fault["loc"])
+    return None
 
 
 def _drop(item: object, loc: tuple[int | str, ...]) -> None:
@@ -135,10 +147,14 @@ def _names(models: object) -> list[str]:
 
 
 def _raise(structural: list[CotenantError], faults: list[CotenantError], value: Mapping[str, Any]) -> None:
-    """Raise all faults in the file's order. A fault of meaning at or above a broken value is an echo of that."""
-    broken = [fault.path for fault in structural]
-    echoes = {path[:end] for path in broken for end in _ends(path)}
-    kept = structural + [fault for fault in faults for fault in fault.faults() if fault.path not in echoes]
+    """Raise all faults in the file's order. A fault of meaning at a broken value, or one that misses something
+    above it, is an echo of that."""
+    broken = {fault.path for fault in structural}
+    above = {path[:end] for path in broken for end in _ends(path)}
+    meant = [fault for each in faults for fault in each.faults()]
+    kept = structural + [
+        fault for fault in meant if fault.path not in (above if isinstance(fault, MissingError) else broken)
+    ]
     if not kept:
         return
     kept.sort(key=_order(value))

@@ -12,8 +12,9 @@ from cotenant.domain.fleet import GpuOffer
 from cotenant.domain.gpu import GpuSpec
 from cotenant.engines import find_engine
 from cotenant.errors import CotenantError, InputError
+from cotenant.readers.fleet_faults import MissingError
 from cotenant.readers.fleet_schema import GpuEntry, ModelEntry
-from cotenant.units import format_gib, parse_percent
+from cotenant.units import format_gib, parse_percent, plural
 
 
 def placed(error: CotenantError, path: str) -> CotenantError:
@@ -114,7 +115,7 @@ def _offer_faults(entry: GpuEntry, gpu: GpuSpec, path: str) -> list[CotenantErro
         faults.append(InputError("`count` and `max` contradict each other", hint=hint, path=f"{path}.max"))
     if entry.count is None and entry.max is None and entry.price is None:
         hint = "count: 4 (cards that you own), or price: $1.29/h (cards for hire) with or without max"
-        faults.append(InputError(f"how many {gpu.name} are there?", hint=hint, path=path))
+        faults.append(MissingError(f"how many {gpu.name} are there?", hint=hint, path=path))
     if entry.price == 0:
         hint = "leave it out for cards that cost nothing more: beside cards with a price they count as free"
         faults.append(InputError(f"a price of $0/h for {gpu.name}", hint=hint, path=f"{path}.price"))
@@ -152,7 +153,8 @@ def _too_few_pins(model: ModelEntry, path: str) -> list[CotenantError]:
     pins = set(model.pin.gpus) if model.pin is not None else set()
     if model.replicas.min <= len(pins):
         return []
-    message = f"at least {model.replicas.min} replicas on {len(pins)} pinned cards: no card takes two of one model"
+    cards = plural(len(pins), "pinned card")
+    message = f"at least {model.replicas.min} replicas on {cards}: no card takes two of one model"
     return [InputError(message, hint=f"pin {model.replicas.min} cards, or lower replicas.min", path=path)]
 
 

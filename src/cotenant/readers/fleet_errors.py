@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from cotenant.catalogue.strict import nearest, shown
 from cotenant.errors import InputError
+from cotenant.readers.fleet_hints import below_limit, in_place_of_list, in_place_of_mapping
 from cotenant.readers.yaml_text import join
 
 _KINDS = {
@@ -18,8 +19,8 @@ _KINDS = {
     "float_type": ("must be a number", ""),
     "finite_number": ("must be a finite number", ""),
     "bool_type": ("must be true or false", ""),
-    "list_type": ("must be a list", "write it as [a, b]"),
-    "model_type": ("must be a mapping", "write it as {key: value}"),
+    "list_type": ("must be a list", ""),
+    "model_type": ("must be a mapping", ""),
 }
 _LIMITS = {
     "greater_than": ("gt", "must be above"),
@@ -60,10 +61,15 @@ def _words(kind: str, loc: Sequence[int | str], value: Any, context: Mapping[str
         return f"{loc[-1]!r} is missing", ""
     if kind in _KINDS:
         message, hint = _KINDS[kind]
+        if kind == "model_type":
+            hint = in_place_of_mapping(loc, value)
+        elif kind == "list_type":
+            hint = in_place_of_list(value)
         return f"{message}, not {shown(value)}", hint
     if kind in _LIMITS:
         key, message = _LIMITS[kind]
-        return f"{message} {context[key]:,}, not {shown(value)}", ""
+        limit = int(context[key]) if context[key] == int(context[key]) else context[key]
+        return f"{message} {limit:,}, not {shown(value)}", below_limit(loc, value)
     if kind == "literal_error":
         words = [word.strip("' ") for word in context["expected"].replace(" or ", ", ").split(",")]
         return f"must be one of {', '.join(words)}, not {shown(value)}", nearest(str(value)[:60], words)

@@ -20,6 +20,7 @@ from cotenant.engines.speculative import read_speculative, refuse_elsewhere
 from cotenant.errors import CotenantError, InputError
 from cotenant.readers.draft_model import open_speculation
 from cotenant.readers.fleet_checks import engine_faults, placed, repeated
+from cotenant.readers.fleet_faults import MissingError
 from cotenant.readers.fleet_schema import GapsEntry, LengthsEntry, ModelEntry, SloEntry, TrafficEntry
 
 _KV_DTYPES = ("auto", "bf16", "fp16", "fp8", "fp8_e4m3", "fp8_e5m2", "int8", "q8_0", "q4_0")
@@ -230,8 +231,11 @@ def _traffic_faults(entry: TrafficEntry, answers: bool, spec: ModelSpec | None, 
     if given == ["requests_per_second", "trace"]:  # its lengths, at that rate
         given = ["trace"]
     if len(given) != 1:
-        message = f"{' and '.join(given)} contradict each other" if given else "how much traffic is there?"
-        return [InputError(message, hint=f"exactly one of {', '.join(shapes)}", path=path)]
+        hint = f"exactly one of {', '.join(shapes)}"
+        if not given:
+            return [MissingError("how much traffic is there?", hint=hint, path=path)]
+        contradiction = InputError(f"{' and '.join(given)} contradict each other", hint=hint, path=path)
+        return [contradiction, *_all_length_faults(entry, spec, path)]
     faults = _by_hour_faults(entry, f"{path}.by_hour") + _arrival_faults(entry, f"{path}.arrivals")
     if given == ["trace"]:
         spare = [
@@ -243,13 +247,18 @@ def _traffic_faults(entry: TrafficEntry, answers: bool, spec: ModelSpec | None, 
     unused = ["context_tokens"] if rate else ["input_tokens", "output_tokens"]
     for key in needed:
         if getattr(entry, key) is None:
-            faults.append(InputError(f"{given[0]} needs {key}", hint=f"{key}: {{p50: 600, p95: 1600}}", path=path))
+            faults.append(
+                MissingError(f"{given[0]} needs {key}", hint=f"{key}: {{p50: 600, p95: 1600}}", path=path)
+            )
     for key in unused:
         if getattr(entry, key) is not None:
             faults.append(InputError(f"{key} does not go with {given[0]}", path=f"{path}.{key}"))
-    for key in ("input_tokens", "output_tokens", "context_tokens"):
-        faults += _length_faults(getattr(entry, key), spec, f"{path}.{key}")
-    return faults
+    return faults + _all_length_faults(entry, spec, path)
+
+
+def _all_length_faults(entry: TrafficEntry, spec: ModelSpec | None, path: str) -> list[CotenantError]:
+    keys = ("input_tokens", "output_tokens", "context_tokens")
+    return [fault for key in keys for fault in _length_faults(getattr(entry, key), spec, f"{path}.{key}")]
 
 
 def _by_hour_faults(entry: TrafficEntry, path: str) -> list[CotenantError]:
@@ -269,7 +278,7 @@ def _arrival_faults(entry: TrafficEntry, path: str) -> list[CotenantError]:
         return [InputError("arrivals and by_hour do not go together yet", path=path)]
     spells = (gaps.on is not None, gaps.off is not None)
     if (gaps.gamma is not None) == any(spells) or any(spells) != all(spells):
-        return [InputError("needs gamma, or on and off", hint="{gamma: 2}, or {on: 30s, off: 90s}", path=path)]
+        return [MissingError("needs gamma, or on and off", hint="{gamma: 2}, or {on: 30s, off: 90s}", path=path)]
     if gaps.on is not None and not gaps.on > 0:
         return [InputError("on must be above zero", path=f"{path}.on")]
     return []
@@ -281,7 +290,7 @@ def _length_faults(entry: LengthsEntry | None, spec: ModelSpec | None, path: str
     if entry.histogram:
         return _histogram_faults(entry, spec, path)
     if entry.p50 is None and entry.p95 is None:
-        return [InputError("needs p50, p95 or both", hint="{p50: 600, p95: 1600}", path=path)]
+        return [MissingError("needs p50, p95 or both", hint="{p50: 600, p95: 1600}", path=path)]
     faults: list[CotenantError] = []
     steps = [(name, value) for name in ("p50", "p95", "max") if (value := getattr(entry, name)) is not None]
     for (lower, small), (upper, large) in pairwise(steps):
@@ -300,7 +309,7 @@ def _slo_faults(entry: SloEntry | None, path: str) -> list[CotenantError]:
         return []
     faults: list[CotenantError] = []
     if entry.ttft is None and entry.tpot is None:
-        faults.append(InputError("needs ttft, tpot or both", hint="{ttft: 3s, tpot: 80ms}", path=path))
+        faults.append(MissingError("needs ttft, tpot or both", hint="{ttft: 3s, tpot: 80ms}", path=path))
     for name, value in (("ttft", entry.ttft), ("tpot", entry.tpot)):
         if value is not None and value <= 0:
             faults.append(InputError(f"{name} must be above zero", path=f"{path}.{name}"))
