@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant.cli.output import one_line
+from cotenant.cli.printable import one_line
 from cotenant.cli.streams import plain
 from tests.cli.conftest import Run
 

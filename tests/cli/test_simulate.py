@@ -37,6 +37,32 @@ def test_policies_side_by_side(run: Run) -> None:
     assert [one["policy"] for one in document["policies"]] == ["static", "restart"]
 
 
+def test_a_comparison_is_refused_before_it_runs(run: Run, tmp_path: Path) -> None:
+    """All that cannot be at once, with what there is: the file is not even looked for."""
+    answer = run("simulate", str(tmp_path / "none.yaml"), "--compare", "static,elastc,static,nothing", "--json")
+    assert answer.status == 1
+    faults = answer.document["errors"]
+    assert [one["error"] for one in faults] == [
+        "no policy 'elastc'", "static is compared with itself", "no policy 'nothing'",
+    ]  # fmt: skip
+    assert "did you mean 'elastic'?" in faults[0]["hint"]
+    assert all("swap-lru, restart-lru, token" in one["hint"] for one in faults[::2])
+
+
+def test_a_policy_that_cannot_run_the_plan_is_named_before_any_runs(run: Run) -> None:
+    for policy, says in (
+        ("disaggregated", "disaggregated: prefill and decode apart need at least two replicas"),
+        ("token", "token: models that are pooled token by token need requests a second"),
+    ):
+        answer = run("simulate", RAW, "--duration", "5s", "--compare", f"static,{policy}")
+        assert answer.status == 1
+        assert says in answer.err
+        assert answer.out == ""
+    answer = run("simulate", RAW, "--compare", "static,swap,token", "--fail", "mtbf:2h+90s")
+    assert "swap: replicas that take turns" in answer.err
+    assert "token has a scheduler of its own" in answer.err
+
+
 def test_a_trace_for_a_model(run: Run, tmp_path: Path) -> None:
     trace = tmp_path / "few.csv"
     trace.write_text("arrival_time,input_tokens,output_tokens\n0,100,10\n1,100,10\n1,90,1\n")

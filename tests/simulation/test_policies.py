@@ -10,7 +10,7 @@ import cotenant
 from cotenant.domain.replay import Replay
 from cotenant.errors import CotenantError, UnsupportedError
 from cotenant.simulation.conditions import conditions_of
-from cotenant.simulation.run import POLICIES
+from cotenant.simulation.policies import POLICIES
 
 FLEET: dict[str, Any] = {
     "engine": "vllm@0.11",

@@ -82,10 +82,10 @@ def simulate_many(
     from cotenant.edge.calibrations import notes_of, version_of
     from cotenant.edge.known import known
     from cotenant.edge.plans import plan_and_fleet
-    from cotenant.edge.simulations import Run, prepare, replays, with_arrivals
+    from cotenant.edge.simulations import Prepared, Run, prepare, replays, with_arrivals
     from cotenant.errors import InputError
     from cotenant.estimation.options import arrivals_from
-    from cotenant.simulation.run import AS_PLANNED, check_policy
+    from cotenant.simulation.policies import AS_PLANNED, check_planned, check_policies
     from cotenant.units import parse_seconds
 
     tell = progress or silent
@@ -93,25 +93,26 @@ def simulate_many(
     span, waits = None if duration is None else parse_seconds(duration), parse_seconds(patience)
     if span is not None and span < _SHORTEST_S:
         raise InputError(f"a duration of {duration} says nothing", hint=f"replay {_SHORTEST_S:g} s or more")
-    if not policies or not seeds:
-        raise InputError("a policy and a seed at least are needed")
-    for policy in policies:
-        check_policy(policy)
-        if list(policies).count(policy) > 1:
-            raise InputError(f"{policy} is compared with itself", hint="name each policy once")
+    if not seeds:
+        raise InputError("a seed at least is needed")
+    told = conditions or USUAL
+    check_policies(policies, told)
     how = arrivals_from(arrivals)
     found, question = plan_and_fleet(fleet) or (None, load_fleet(fleet))  # type: ignore[arg-type]
     question = with_arrivals(question, how)
+    kinds: dict[bool, Prepared] = {}
+    prepared: dict[str, Prepared] = {}
     with known(calibration, aiconfigurator) as held:
-        kinds = {
-            apart: prepare(question, found, traces, apart=apart, progress=tell)
-            for apart in dict.fromkeys(policy not in AS_PLANNED for policy in policies)
-        }
-    prepared = {policy: kinds[policy not in AS_PLANNED] for policy in policies}
+        for policy in policies:
+            apart = policy not in AS_PLANNED
+            if apart not in kinds:
+                kinds[apart] = prepare(question, found, traces, apart=apart, progress=tell)
+            prepared[policy] = one = kinds[apart]
+            check_planned(policy, one.plan, one.models, one.hostings, told, one.cards)
     runs = [Run(policy, seed) for policy in policies for seed in seeds]
     done = replays(
         prepared, runs, duration_s=span, patience_s=waits, workers=workers, ray=ray,
-        conditions=conditions or USUAL, progress=tell,
+        conditions=told, progress=tell,
     )  # fmt: skip
     version, notes = version_of(held), notes_of(held)
     return tuple(replace(one, calibration=version, warnings=(*one.warnings, *notes)) for one in done)

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
-from cotenant.cli.output import DOES_NOT_FIT, FITS, emit, json_option, one_line, progress, reports_errors
+from cotenant.cli.output import DOES_NOT_FIT, FITS, emit, json_option, reports_errors
 from cotenant.cli.outputs import check_outputs, tell_written
+from cotenant.cli.printable import one_line
+from cotenant.cli.progress import progress
 from cotenant.deployment.targets import TARGETS
 
 

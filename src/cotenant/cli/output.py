@@ -7,11 +7,12 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 import click
 
+from cotenant.cli.printable import lines, one_line
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:
@@ -105,18 +106,6 @@ def report_error(error: CotenantError, *, as_json: bool) -> None:
             click.echo(one_line(fault.hint), err=True)
 
 
-def one_line(text: str) -> str:
-    """`text` with what a terminal would obey spelled out: escapes, line ends, reversed writing."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def _lines(text: str) -> str:
-    """As `one_line`, for text whose own line ends stay."""
-    return "\n".join(one_line(line) for line in text.split("\n"))
-
-
 def emit(document: object) -> None:
     """One JSON document on stdout, in ASCII where stdout cannot write all of its characters."""
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
@@ -140,19 +129,7 @@ def console() -> Console:
         def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
             for part in super().render(renderable, options):
                 known = part.control is not None or part.text.isprintable() or part.text == "\n"
-                yield part if known else part._replace(text=_lines(part.text))
+                yield part if known else part._replace(text=lines(part.text))
 
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
     return Stdout(width=width, highlight=False, soft_wrap=False, emoji=False, markup=False)
-
-
-@contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A line on stderr that says what is being done, while it takes time; silent where nobody watches."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda words: status.update(f"{words} ...")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cotenant.cli.output import one_line
+from cotenant.cli.printable import one_line
 
 
 def check_outputs(*, folder: Path | None = None, **files: Path | None) -> None:

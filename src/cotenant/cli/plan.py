@@ -17,10 +17,10 @@ from cotenant.cli.output import (
     console,
     emit,
     json_option,
-    progress,
     reports_errors,
 )
 from cotenant.cli.outputs import check_outputs, tell_written, write_output
+from cotenant.cli.progress import progress
 from cotenant.cli.values import SEED
 
 if TYPE_CHECKING:

@@ -43,6 +43,19 @@ class LazyGroup(click.Group):
             raise TypeError(f"cotenant.cli.{cmd_name}.command is not a command")
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it; for a word that is no command the nearest one is named, or all of them."""
+        word = args[0] if args else ""
+        if word and not word.startswith("-") and word not in COMMANDS and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            close = get_close_matches(word.lower(), COMMANDS, n=1)
+            meant = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(COMMANDS)}."
+            ctx.fail(f"No such command {word[:60]!r}. {meant}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any of them."""
         with formatter.section("Commands"):

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cotenant.cli.output import emit, json_option, one_line, progress, reports_errors
+from cotenant.cli.output import emit, json_option, reports_errors
+from cotenant.cli.printable import one_line
+from cotenant.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +149,7 @@ def _fleet(plan: str, told: dict[str, object]) -> Fleet:
     from cotenant.serving.from_plan import fleet_of
 
     urls, question = told["urls"], told["fleet"]
-    with progress() as report:
+    with progress(lines=False) as report:  # stderr is the gateway's log: JSON, a line an event
         found, requests, unknown = plan_and_requests(plan, None if question is None else str(question), report)
     if unknown:
         words = f"no priorities, SLOs and hours are known: the fleet within the plan: {unknown} (--fleet FILE)"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from cotenant.cli.output import emit, json_option, one_line, reports_errors
+from cotenant.cli.output import emit, json_option, reports_errors
+from cotenant.cli.printable import one_line
 
 
 @click.command("ui")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, progress, reports_errors
+from cotenant.cli.output import DOES_NOT_FIT, FITS, console, emit, json_option, reports_errors
 from cotenant.cli.outputs import check_outputs, write_output
+from cotenant.cli.progress import progress
 from cotenant.cli.values import SEED
 
 if TYPE_CHECKING:

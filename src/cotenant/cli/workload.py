@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from cotenant.cli.output import FITS, console, emit, json_option, progress, reports_errors
+from cotenant.cli.output import FITS, console, emit, json_option, reports_errors
+from cotenant.cli.progress import progress
 
 
 @click.command("workload")

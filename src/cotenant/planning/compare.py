@@ -38,7 +38,7 @@ def compare(
     """Each strategy's cards, cost, headroom and attainment. Raises InputError for one that there is not."""
     unknown = [name for name in strategies if name not in STRATEGIES]
     if unknown or not strategies:
-        named = f"no strategy {unknown[0][:40]!r}" if unknown else "no strategy is named"
+        named = f"no strategy {', '.join(repr(name[:40]) for name in unknown)}" if unknown else "none is named"
         raise InputError(named, hint=f"some of {', '.join(STRATEGIES)}")
     if "naive" in strategies and any(offer.is_cut for offer in fleet.gpus):
         raise InputError("the usual sizing knows whole cards, not slices", hint="greedy,optimal")

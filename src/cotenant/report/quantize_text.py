@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 _STYLES = {Advice.USE: "bold green", Advice.POSSIBLE: "yellow", Advice.REFUSED: "dim"}
 _REFERENCES = ("bf16", "fp16")  # what losses are measured against
 _WIDE = 140  # columns from which the checkpoint stands in the table
-_NARROW = 90  # below it speed and loss stand in the sentences alone
 
 
 def print_matrix(matrix: PrecisionMatrix, console: Console) -> None:
@@ -41,19 +40,17 @@ def print_matrix(matrix: PrecisionMatrix, console: Console) -> None:
 
 
 def _matrix(choices: Sequence[PrecisionChoice], sizes: Mapping[str, int], width: int) -> Grid:
-    """The formats that may run; what a narrow console has no room for stands in the sentences below."""
-    wide, narrow = width >= _WIDE, width < _NARROW
-    columns = ["format", "verdict", "weights", "kernel"]
-    columns += ([] if narrow else ["speed", "loss"]) + (["checkpoint"] if wide else [])
-    rows = table(*columns, left=("verdict", "kernel", "speed", "checkpoint"))
+    """The formats that may run; the checkpoint, for which few consoles have room, stands in the sentences else."""
+    wide = width >= _WIDE
+    columns = ["format", "verdict", "weights", "kernel", "speed", "loss"] + (["checkpoint"] if wide else [])
+    rows = table(*columns, left=("verdict", "kernel", "speed", "checkpoint"), wrap="kernel")
     for choice in choices:
         if choice.advice is Advice.REFUSED:
             continue
         size = sizes.get(choice.format)
         cells = [choice.format, str(choice.advice), format_gib(size) if size is not None else "-"]
-        cells.append(choice.kernel.kernel if choice.kernel else "-")
-        cells += ([] if narrow else [_speed(choice), _loss(choice)]) + ([_checkpoint(choice)] if wide else [])
-        rows.add_row(*cells, style=_STYLES[choice.advice])
+        cells += [choice.kernel.kernel if choice.kernel else "-", _speed(choice), _loss(choice)]
+        rows.add_row(*cells, *([_checkpoint(choice)] if wide else []), style=_STYLES[choice.advice])
     return rows
 
 

@@ -40,7 +40,8 @@ def _comparison(replays: Sequence[Replay]) -> list[str]:
     ]  # fmt: skip
     head = ("model", "policy", "answered", "TTFT p50 / p95", "TPOT p50 / p95", "goodput", "SLO")
     places = range(len(replays[0].models))
-    bars = [_within(replays, place) for place in places if replays[0].models[place].slo_held is not None]
+    asked = [one for one in places if replays[0].models[one].slo_held is not None]
+    bars = [_within(replays, place) for place in asked if any(one.models[place].requests for one in replays)]
     curves = [
         cdf_plot(
             f"{replays[0].models[place].model}: time to first token",
@@ -78,7 +79,7 @@ def _one(replay: Replay) -> list[str]:
 
 
 def _headline(replay: Replay) -> str:
-    held = [model.slo_held for model in replay.models if model.slo_held is not None]
+    held = [model.slo_held for model in replay.models if model.slo_held is not None and model.requests]
     kind = "good" if all(held) else "bad"
     return f'<span class="{kind if held else ""}">{_escaped(headline(replay))}</span>'
 
@@ -104,8 +105,8 @@ def _replicas(replay: Replay) -> str:
 
 
 def _slo(model: ModelReplay) -> str:
-    if model.slo_held is None:
-        return "-"
+    if model.slo_held is None or not model.requests:
+        return slo_words(model)
     return Html(f'<span class="{"good" if model.slo_held else "bad"}">{_escaped(slo_words(model))}</span>')
 
 

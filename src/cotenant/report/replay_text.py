@@ -36,11 +36,23 @@ def print_replay(replay: Replay, console: Console) -> None:
 def headline(replay: Replay) -> str:
     """One line: how much, under which policy, and whether promises were kept."""
     requests = sum(model.requests for model in replay.models)
-    judged = [model for model in replay.models if model.slo_held is not None]
-    missed = [model.model for model in judged if not model.slo_held]
-    verdict = f"SLO missed by {', '.join(missed)}" if missed else "every SLO held" if judged else "no SLO to hold"
     when = f"{format_seconds(replay.duration_s)} ({replay.policy}, seed {replay.seed})"
-    return f"{plural(requests, 'request')} in {when}: {verdict}"
+    return f"{plural(requests, 'request')} in {when}: {verdict(replay)}"
+
+
+def verdict(replay: Replay) -> str:
+    """Whether promises were kept; of models that nobody asked nothing is known, and that is said."""
+    promised = [model for model in replay.models if model.slo_held is not None]
+    idle = [model.model for model in promised if not model.requests]
+    missed = [model.model for model in promised if model.requests and not model.slo_held]
+    if not promised:
+        return "no SLO to hold"
+    if len(idle) == len(promised):
+        return f"no SLO was put to the test: {', '.join(idle)} not asked"
+    unasked = f", {', '.join(idle)} not asked" if idle else ""
+    if missed:
+        return f"SLO missed by {', '.join(missed)}{unasked}"
+    return f"every SLO of those asked held{unasked}" if idle else "every SLO held"
 
 
 def few_words(replays: Sequence[Replay]) -> str:

@@ -54,15 +54,15 @@ def print_seeds(replays: Sequence[Replay], console: Console) -> None:
     )  # fmt: skip
     before = ""
     for policy, model, found in sorted(_groups(replays), key=lambda group: _place(replays, group[1])):
-        held = _held(found)
+        held, asked = _held(found), sum(one.requests > 0 for one in found)
         tpot = _spread(found, "tpot_p95_s")
         grid.add_row(
             "" if model == before else model,
             policy,
             _words(found, "ttft_p95_s", format_seconds),
             "-" if tpot is None else format_seconds(tpot["median"]),
-            _words(found, "attainment", format_percent),
-            "-" if held is None else f"{held} of {len(found)}",
+            _words(found, "attainment", format_percent) if asked else "-",
+            "-" if held is None else f"{held} of {asked}" if asked else "not asked",
         )
         before = model
     print_table(grid, console)
@@ -84,7 +84,8 @@ def _place(replays: Sequence[Replay], model: str) -> int:
 
 
 def _held(found: Sequence[ModelReplay]) -> int | None:
-    return None if found[0].slo_held is None else sum(bool(one.slo_held) for one in found)
+    """From how many seeds its SLO held; one that is not asked proves nothing. None: there is none."""
+    return None if found[0].slo_held is None else sum(bool(one.slo_held and one.requests) for one in found)
 
 
 def _spreads(found: Sequence[ModelReplay]) -> Document:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cotenant.domain.conditions import Conditions
+from cotenant.domain.fleet import ModelRequest
 from cotenant.errors import UnsupportedError
 from cotenant.policy.admission import can_serve
 from cotenant.simulation.costs import FS_PER_NS, NS_PER_S
@@ -45,21 +46,22 @@ def readers_of(replicas: int) -> int:
     return min(replicas - 1, max(1, round(replicas * _READERS)))
 
 
-def check_split(models: Sequence[Model], hostings: Sequence[Hosting]) -> None:
+def check_split(requests: Sequence[ModelRequest], hostings: Sequence[Hosting]) -> None:
     """Raises UnsupportedError where nobody can be split, or split replicas share their cards."""
-    split = [model for model in models if len(model.hosts) > 1]
+    places = [[place for place, one in enumerate(hostings) if one.model == each.name] for each in requests]
+    split = [(each, mine) for each, mine in zip(requests, places, strict=True) if len(mine) > 1]
     if not split:
         raise UnsupportedError(
             "prefill and decode apart need at least two replicas of a model",
             hint="replicas: {min: 2} asks for them",
         )
-    for model in split:
-        if model.work.users:
+    for request, own in split:
+        if request.traffic.concurrent is not None:
             raise UnsupportedError(
-                f"{model.request.name}: prefill and decode apart need requests a second or a trace",
+                f"{request.name}: prefill and decode apart need requests a second or a trace",
                 hint="give requests_per_second in place of concurrent",
             )
-        for place in model.hosts:
+        for place in own:
             mine = set(hostings[place].cards)
             if any(mine & set(one.cards) for number, one in enumerate(hostings) if number != place):
                 raise UnsupportedError(

@@ -9,7 +9,7 @@ from cotenant.domain.conditions import USUAL, Conditions
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import Plan
 from cotenant.domain.replay import Replay
-from cotenant.errors import InputError, UnsupportedError
+from cotenant.errors import InputError
 from cotenant.simulation import cores, figures
 from cotenant.simulation.clock import DAY_S, shows_day, start_hour
 from cotenant.simulation.conditions import outages
@@ -20,14 +20,12 @@ from cotenant.simulation.hosting import Hosting
 from cotenant.simulation.kernel import Host
 from cotenant.simulation.models import drawn
 from cotenant.simulation.outages import Outages
+from cotenant.simulation.policies import check_conditions, check_policies
 from cotenant.simulation.residency import Residency
-from cotenant.simulation.together import TOGETHER, hosts_of
+from cotenant.simulation.together import hosts_of
 from cotenant.simulation.tokenwise import TOKENWISE
 from cotenant.simulation.turns import SWAPS, Stays, residency_of, residency_under
 
-AS_PLANNED = (*TOGETHER, DISAGGREGATED)
-"""Policies that run a plan as it stands; the others plan each model as if alone."""
-POLICIES = (*AS_PLANNED, *SWAPS, *TOKENWISE)
 PATIENCE_S = 10.0
 DURATION_S = 300.0
 
@@ -65,7 +63,7 @@ def replay(
     away = Outages(outages(conditions, ids, seed=seed, until_s=cores.longest_s(span)))
     parts: dict[int, Part] = {}
     if policy == DISAGGREGATED:
-        check_split(models, hostings)
+        check_split(requests, hostings)
         outcomes, parts = cores.in_phases(models, hosts, hostings, span, conditions, progress)
     elif policy in TOKENWISE:
         outcomes = cores.pooled(policy, plan, models, hosts, hostings, span, cards)
@@ -114,37 +112,8 @@ def _stays(patience_s: float, conditions: Conditions) -> Stays:
     return Stays(patience_s, conditions.residency_s, conditions.hold_s)
 
 
-def check_conditions(conditions: Conditions, policy: str, turns: bool) -> None:
-    """Raises UnsupportedError for what the policy's scheduler does not know."""
-    asked = conditions.timeout_s is not None or conditions.fails
-    asked = asked or (conditions.dispatch, conditions.preempt) != (USUAL.dispatch, USUAL.preempt)
-    asked = asked or conditions.swap_bytes is not None
-    if policy in TOKENWISE and asked:
-        raise UnsupportedError(
-            f"{policy} has a scheduler of its own: no timeouts, failures, dispatch or preemption to choose",
-            hint="take static, elastic or spatial",
-        )
-    plain = conditions.dispatch != "best-fit" and conditions.preempt == USUAL.preempt
-    if policy == DISAGGREGATED and (turns or conditions.fails or conditions.swap_bytes is not None or not plain):
-        raise UnsupportedError(
-            "prefill and decode apart know no turns, failures, best fit or other preemption",
-            hint="take static, elastic or spatial",
-        )
-    if conditions.fails and (turns or policy not in TOGETHER):
-        raise UnsupportedError(
-            "replicas that take turns in a card's memory cannot fail here",
-            hint="take static, elastic or spatial, and a plan without turns",
-        )
-
-
-def check_policy(policy: str) -> None:
-    """Raises InputError for a policy that there is not."""
-    if policy not in POLICIES:
-        raise InputError(f"no policy {policy!r}", hint=f"one of {', '.join(POLICIES)}")
-
-
 def _check(policy: str, patience_s: float, duration_s: float | None) -> None:
-    check_policy(policy)
+    check_policies((policy,))
     if not 0 <= patience_s < 1e8:
         raise InputError(f"a patience of zero or more is needed, not {patience_s} s")
     if duration_s is not None and not 0 < duration_s < 1e8:

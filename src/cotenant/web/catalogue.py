@@ -51,7 +51,7 @@ def first_example() -> str:
 
 def _policies() -> dict[str, list[str]]:
     """How models share cards in a replay; which of these replay a plan as it stands, the others place anew."""
-    from cotenant.simulation.run import AS_PLANNED, POLICIES
+    from cotenant.simulation.policies import AS_PLANNED, POLICIES
 
     return {"policies": list(POLICIES), "policies_of_plans": list(AS_PLANNED)}
 
