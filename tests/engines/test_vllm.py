@@ -145,9 +145,16 @@ def test_the_second_runner_came_by_and_by(model):
 def test_samplers_by_version():
     bytes_each = {
         v: VLLM.rules(Version.parse(v)).profile.logit_bytes
-        for v in ("0.8.5", "0.11.2", "0.12.0", "0.16.0", "0.17.0")
+        for v in ("0.8.5", "0.11.0", "0.11.2", "0.12.0", "0.16.0", "0.17.0")
     }
-    assert bytes_each == {"0.8.5": 38.0, "0.11.2": 14.0, "0.12.0": 38.0, "0.16.0": 38.0, "0.17.0": 14.0}
+    assert bytes_each == {
+        "0.8.5": 38.0,
+        "0.11.0": 38.0,
+        "0.11.2": 38.0,
+        "0.12.0": 38.0,
+        "0.16.0": 38.0,
+        "0.17.0": 14.0,
+    }
 
 
 def test_cards_before_ampere_stayed_on_v0(model):
@@ -274,17 +281,19 @@ def test_prefix_caching_keeps_one_more_state_of_hybrids(spec):
     assert _pool_as_printed(model, "0.23.0", 10.21) == 235_706
     cached = _pool_as_printed(model, "0.23.0", 10.21, enable_prefix_caching=True)
     assert cached < 235_706
-    assert _pool_as_printed(model, "0.26.0", 10.21) == cached
-    assert _pool_as_printed(model, "0.26.0", 10.21, enable_prefix_caching=False) == 235_706
+    assert _pool_as_printed(model, "0.27.0", 10.21) == 235_706
+    assert _pool_as_printed(model, "0.28.0", 10.21) == cached
+    assert _pool_as_printed(model, "0.28.0", 10.21, enable_prefix_caching=False) == 235_706
 
 
 def test_mamba_keeps_the_state_behind_every_block_until_0_28(spec):
-    """v1/kv_cache_interface.py, MambaSpec: mode "all" in 0.26 and 0.27, "align" since."""
+    """v1/kv_cache_interface.py, MambaSpec: mode "all" where prefixes are cached, "align" since; asked until 0.28."""
     model = spec("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
     found = {}
-    for version in ("0.25.0", "0.26.0", "0.28.0"):
+    for version, asked in (("0.25.0", None), ("0.26.0", True), ("0.28.0", None)):
         engine, parsed = find_engine(f"vllm@{version}")
-        settings = engine.resolve(model, H100, EngineSettings(max_model_len=65536), parsed)
+        wanted = EngineSettings(max_model_len=65536, enable_prefix_caching=asked)
+        settings = engine.resolve(model, H100, wanted, parsed)
         found[version] = cache_layout(model, settings, engine.rules(parsed).cache)
     states = [group for group in found["0.26.0"].groups if group.every_block]
     assert states

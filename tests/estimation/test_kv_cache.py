@@ -112,7 +112,7 @@ def test_attention_blocks_grow_until_a_state_fits(hybrid):
 
 
 def test_prefix_caching_keeps_two_states(hybrid):
-    """Since 0.26 hybrids cache prefixes by default, and a sequence holds two blocks of every state group."""
+    """Since 0.28 hybrids cache prefixes by default, and a sequence holds two blocks of every state group."""
     two = layout(hybrid, CacheRules(state_blocks=2))
     assert two.sequence_blocks(784, 2048) - layout(hybrid).sequence_blocks(784, 2048) == 3
 

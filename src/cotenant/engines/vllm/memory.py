@@ -110,7 +110,7 @@ def _cache_rules(release: Release) -> CacheRules:
         hybrid_chunks=release >= (0, 14),  # VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE (envs.py)
         padding_ratio=ratio,
         batches_in_flight=2 if release >= (0, 26) else 1,
-        caches_states=release >= (0, 26),  # prefix caching of hybrids, on by default since
+        caches_states=release >= (0, 28),  # prefix caching of hybrids, an opt-in until then (engine/arg_utils.py)
         cached_states=1 if release >= (0, 15) else 0,  # mamba_cache_mode "align"
         every_state=_EVERY_STATE if (0, 15) <= release < (0, 28) else frozenset(),
         draft_states=release >= (0, 15),  # v1/kv_cache_interface.py, MambaSpec.max_memory_usage_bytes
@@ -135,15 +135,14 @@ def _packing(release: Release) -> Packing:
 
 
 def _profile_rules(release: Release) -> ProfileRules:
-    """0.8 to 0.11 sampled with FlashInfer where it was installed, as it is in the official image of 0.9.1 on and a
-    requirement since 0.11.1; 0.12 made it an opt-in, so the sort came back until the Triton kernel of 0.17
-    (v1/sample/ops/topk_topp_triton.py; 0.16.0 has none); FlashInfer is the default again since 0.21, and the
-    native draw that is warmed after it has the same peak."""
+    """0.8 to 0.11.0 sampled with FlashInfer where it was installed, as it is in the official image of 0.9.1 on;
+    0.11.1 made it an opt-in, so the sort came back until the Triton kernel of 0.17 (v1/sample/ops/
+    topk_topp_sampler.py; topk_topp_triton.py, which 0.16.0 lacks); FlashInfer is the default again since 0.21, and
+    the native draw that is warmed after it has the same peak."""
     triton, maybe = release >= (0, 17), (0, 9, 1) <= release < (0, 11, 1)
-    in_place = triton or (0, 11, 1) <= release < (0, 12)
     return ProfileRules(
-        logit_bytes=_IN_PLACE if in_place else _SORTING,
-        logit_bytes_low=_IN_PLACE if in_place or maybe else _SORTING,
+        logit_bytes=_IN_PLACE if triton else _SORTING,
+        logit_bytes_low=_IN_PLACE if triton or maybe else _SORTING,
         logit_bytes_small=_SORTING,
         small_rows=_TRITON_ROWS if triton else 0,
         compiled=release >= (0, 8),
