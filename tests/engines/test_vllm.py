@@ -287,7 +287,7 @@ def test_prefix_caching_keeps_one_more_state_of_hybrids(spec):
 
 
 def test_mamba_keeps_the_state_behind_every_block_until_0_28(spec):
-    """v1/kv_cache_interface.py, MambaSpec: mode "all" where prefixes are cached, "align" since; asked until 0.28."""
+    """v1/kv_cache_interface.py, MambaSpec: mode "all" where prefixes are cached, "align" since 0.28."""
     model = spec("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")
     found = {}
     for version, asked in (("0.25.0", None), ("0.26.0", True), ("0.28.0", None)):
