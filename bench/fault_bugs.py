@@ -7,6 +7,7 @@ from typing import Any
 
 from cotenant.serving.effects import Refuse, Send, Start
 from cotenant.serving.replica import Replica, State
+from cotenant.serving.requests import Requests
 from cotenant.serving.router import Router
 from cotenant.serving.supervisor import Supervisor
 from cotenant.serving.waiting import Request, Waiting, _Level
@@ -55,31 +56,40 @@ class TakesAnyReply(Router):
         return self.floor.replicas[replica]
 
 
-class RepeatsBegun(Router):
+class RepeatsBegun(Requests):
     """Sends a request again although its client has read half an answer."""
 
-    def _orphaned(self, request: Request, reason: str) -> None:
+    __slots__ = ()
+
+    def orphaned(self, request: Request, reason: str) -> None:
+        """As if nothing had been sent."""
         begun, request.begun = request.begun, False
-        super()._orphaned(request, reason)
+        super().orphaned(request, reason)
         request.begun = begun
 
 
-class LosesOrphans(Router):
+class LosesOrphans(Requests):
     """Forgets the requests of an engine that died."""
 
-    def _orphaned(self, request: Request, reason: str) -> None:
-        self._end(request)
+    __slots__ = ()
+
+    def orphaned(self, request: Request, reason: str) -> None:
+        """Out of the books, and nobody is told."""
+        self.end(request)
 
 
-class ForgetsWhoDrains(Router):
+class ForgetsWhoDrains(Requests):
     """Does not look whether an engine that makes room has nothing left, where its last request breaks."""
 
-    def _orphaned(self, request: Request, reason: str) -> None:
+    __slots__ = ()
+
+    def orphaned(self, request: Request, reason: str) -> None:
+        """Its slot is free, and that is all."""
         place = request.replica
         if place is not None:
             self.floor.replicas[place].running.pop(request.id, None)
             request.replica = None
-        super()._orphaned(request, reason)
+        super().orphaned(request, reason)
 
 
 class ForgetsTheClient(Router):
@@ -92,14 +102,17 @@ class ForgetsTheClient(Router):
         if found is not None:
             if found.waits:
                 floor.models[found.model].waiting.drop(found)
-            self._end(found)
+            self.requests.end(found)
             self._settle(floor.models[found.model])
 
 
-class OneTooMany(Router):
+class OneTooMany(Requests):
     """Gives an engine one request more than it has slots."""
 
-    def _free_replica(self, model: Any) -> Replica | None:
+    __slots__ = ()
+
+    def free_replica(self, model: Any) -> Replica | None:
+        """Whoever is up."""
         for one in model.replicas:
             if one.state is State.READY and len(one.running) <= one.host.slots:
                 found: Replica = one
@@ -143,6 +156,15 @@ def _with_supervisor(kind: type[Supervisor]) -> Callable[..., Router]:
     return make
 
 
+def _with_requests(kind: type[Requests]) -> Callable[..., Router]:
+    def make(*told: Any) -> Router:
+        router = Router(*told)
+        router.requests = kind(router.floor, router.supervisor)
+        return router
+
+    return make
+
+
 def _unfair(*told: Any) -> Router:
     router = Router(*told)
 
@@ -166,11 +188,11 @@ BUGS: Mapping[str, Callable[..., Router]] = {
     "forgets the peak of loading": _with_supervisor(ForgetsLoadPeak),
     "asks a hung process to stop only once": _with_supervisor(AsksOnce),
     "believes replies of earlier processes": TakesAnyReply,
-    "repeats a request whose answer has begun": RepeatsBegun,
-    "loses the requests of a dead engine": LosesOrphans,
-    "forgets an engine that makes room": ForgetsWhoDrains,
+    "repeats a request whose answer has begun": _with_requests(RepeatsBegun),
+    "loses the requests of a dead engine": _with_requests(LosesOrphans),
+    "forgets an engine that makes room": _with_requests(ForgetsWhoDrains),
     "does not tell the engine that a client left": ForgetsTheClient,
-    "sends one request more than there are slots": OneTooMany,
+    "sends one request more than there are slots": _with_requests(OneTooMany),
     "serves the client that asks most": _unfair,
     "sends to an engine that is still loading": SendsWhileWaking,
 }

@@ -391,9 +391,10 @@ def test_a_missing_engine_is_said_and_the_gateway_lives_on(own):
     (one.folder / "stub-engine").unlink()
     status, headers, found = one.chat("alpha")
     assert (status, found["error"]["code"]) == (503, "engine_failed")
-    assert "could not be started" in found["error"]["message"]
+    assert found["error"]["message"] == "alpha does not start: llama.cpp is not installed here"
     assert int(headers["retry-after"]) >= 1
     assert one.ask("/health")[0] == 200
+    assert "--engine-binary llama.cpp=PATH" in one.logged()
 
 
 def test_headers_that_never_end_close_the_connection(monkeypatch):

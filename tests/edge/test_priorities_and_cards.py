@@ -55,6 +55,16 @@ def test_one_that_is_up_and_not_listed_counts_with_its_place_one_that_loads_with
     assert ledger.beyond(0, 100 - 40 - 5 - 20, held_by_each({10: 5, 77: 20}, ours, {1})) == 20
 
 
+def test_one_that_loads_in_a_container_holds_nobody_elses_memory():
+    """The driver lists numbers of another namespace: 700 may be the one that loads, or anybody."""
+    ledger = Ledger([100])
+    ledger.hold(0, (0,), 60)
+    ours = held_by_each({700: 45}, {0: frozenset({12})}, {0})
+    assert ours == {0: None}
+    assert ledger.beyond(0, 100 - 45, ours, moving={0}) == 0
+    assert ledger.beyond(0, 100 - 75, ours, moving={0}) == 15
+
+
 def test_a_routers_own_memory_is_of_the_device_of_its_models_on_the_processor(monkeypatch):
     """Replica 0 runs elsewhere, 1 on card 0, 2 on the processor, which is device 1 of the ledger."""
     hosts, cards = [(), (0,), (1,)], [(), (0,), ()]

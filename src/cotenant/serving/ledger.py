@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from cotenant.errors import CheckError
 
@@ -57,17 +57,27 @@ class Ledger:
         else:
             self.holders.pop(replica, None)
 
-    def beyond(self, device: int, free_bytes: int, ours: Mapping[int, int | None]) -> int:
+    def beyond(
+        self, device: int, free_bytes: int, ours: Mapping[int, int | None], moving: Container[int] = ()
+    ) -> int:
         """Bytes of a device that are not ours to give, by what its driver says: what others hold, and what our
         replicas hold beyond their entries. `ours`: what each holds by its pid; None, or no entry, where that is
-        not known, then its entry counts. A replica that holds less than its entry (it loads) hides nothing."""
-        held = excess = 0
+        not known. Then its entry counts; one of those that are `moving` (that load, wake or go) holds anything up
+        to its entry, so that others hold what they were last seen to hold, as far as the sum allows. A replica
+        that is known to hold less than its entry hides nothing."""
+        held = unsure = excess = 0
         for replica, (devices, booked) in self.holders.items():
             if device in devices:
                 actual = ours.get(replica)
-                held += booked if actual is None else actual
-                excess += 0 if actual is None else max(0, actual - booked)
-        return max(0, self.capacity[device] - free_bytes - held) + excess
+                if actual is not None:
+                    held += actual
+                    excess += max(0, actual - booked)
+                elif replica in moving:
+                    unsure += booked
+                else:
+                    held += booked
+        most = max(0, self.capacity[device] - free_bytes - held)
+        return min(most, max(most - unsure, self.others[device] - excess, 0)) + excess
 
     def check(self) -> None:
         """Add up all over again. Raises CheckError where the sums differ, or a device is overrun by us alone."""

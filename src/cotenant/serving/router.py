@@ -7,14 +7,13 @@ to be done in `take()`. Timers: call `tick` at `next_ns()`, or later.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from heapq import heappop, heappush
 
-from cotenant.policy.dispatch import least_loaded
-from cotenant.serving.door import AGAIN_S, broken, refusal
-from cotenant.serving.effects import Cancel, Effect, Refuse, Send
+from cotenant.serving.door import AGAIN_S, refusal
+from cotenant.serving.effects import Effect, Refuse
 from cotenant.serving.floor import Floor
 from cotenant.serving.migration import Migration
 from cotenant.serving.replica import Model, Replica, State
+from cotenant.serving.requests import Requests
 from cotenant.serving.residency import Residency
 from cotenant.serving.settings import Hosted, Served, Settings
 from cotenant.serving.supervisor import Supervisor
@@ -35,7 +34,7 @@ class Router:
         self.supervisor = Supervisor(self.floor)
         self.residency = Residency(self.floor, self.supervisor)
         self.migration = Migration(self.floor, self.supervisor)
-        self._deadlines: list[tuple[int, int]] = []
+        self.requests = Requests(self.floor, self.supervisor)
 
     # --- what may be asked ---
 
@@ -47,9 +46,7 @@ class Router:
     def next_ns(self) -> int | None:
         """When `tick` is due; None where nothing waits for time."""
         floor = self.floor
-        while self._deadlines and self._deadlines[0][1] not in floor.requests:
-            heappop(self._deadlines)
-        found = self._deadlines[0][0] if self._deadlines else None
+        found = self.requests.next_deadline_ns()
         for replica in floor.replicas:
             until = replica.until_ns
             if until is not None and (found is None or until < found):
@@ -88,12 +85,10 @@ class Router:
         if refused is not None:
             floor.effects.append(refused)
             return
-        floor.requests[request] = found
-        heappush(self._deadlines, (deadline, request))
-        known.waiting.push(found)
+        self.requests.admit(found)
         count = known.waiting.count
         urgent = count == 1 or urgency > known.waiting.priority_but(urgency)
-        self._serve(known)
+        self.requests.serve(known)
         if urgent and known.waiting.count:  # nothing else that comes in changes whose turn it is
             self.residency.decide()
 
@@ -113,7 +108,7 @@ class Router:
         replica, model = floor.replicas[found.replica], floor.models[found.model]
         model.service_ns += (floor.now_ns - found.sent_ns - model.service_ns) >> 3
         replica.failures = replica.stalled = replica.full_ns = 0
-        self._end(found)
+        self.requests.end(found)
         self._settle(model)
 
     def left(self, now_ns: int, request: int) -> None:
@@ -122,8 +117,8 @@ class Router:
         found = floor.requests.get(request)
         if found is None:
             return
-        self._take_back(found)
-        self._end(found)
+        self.requests.take_back(found)
+        self.requests.end(found)
         self._settle(floor.models[found.model])
 
     def broke(self, now_ns: int, request: int, reason: str, *, suspect: bool = True, full: bool = False) -> None:
@@ -140,12 +135,14 @@ class Router:
             found.tries -= 1
         else:
             replica.stalled += 1
-        self._orphaned(found, reason)
+        self.requests.orphaned(found, reason)
         if replica.stalled >= floor.settings.stalls:
             self._failed(replica, f"{replica.stalled} requests in a row failed: {reason}")
         elif suspect:
             self.supervisor.suspect(replica)
         self._settle(None)
+        if full and self.requests.turn_away(floor.models[found.model]):
+            self._settle(None)
 
     # --- engines ---
 
@@ -166,11 +163,12 @@ class Router:
         """Send nothing more to it until a probe has come back: something about it is to change first."""
         self.supervisor.suspect(self._at(now_ns).replicas[replica])
 
-    def failed(self, now_ns: int, replica: int, generation: int, reason: str) -> None:
-        """It answers wrongly or not at all, though its process may live."""
+    def failed(self, now_ns: int, replica: int, generation: int, reason: str, *, lasting: bool = False) -> None:
+        """It answers wrongly or not at all, though its process may live. `lasting`: it cannot be started as things
+        stand, so that nobody is to wait for it."""
         found = self._engine(now_ns, replica, generation)
         if found is not None:
-            self._failed(found, reason)
+            self._failed(found, reason, lasting=lasting)
             self._settle(None)
 
     def down(self, now_ns: int, replica: int, generation: int, reason: str = "") -> None:
@@ -178,7 +176,7 @@ class Router:
         found = self._engine(now_ns, replica, generation)
         if found is not None:
             self.supervisor.gone(found, reason)
-            self._leave_requests(found, reason or "the engine is gone")
+            self.requests.leave(found, reason or "the engine is gone")
             self._settle(None)
 
     def adopted(self, now_ns: int, replica: int, state: State = State.READY) -> int:
@@ -223,16 +221,14 @@ class Router:
         floor = self._at(now_ns)
         if floor.review_ns is not None and floor.review_ns <= floor.now_ns:
             floor.review_ns = None
-        while self._deadlines and self._deadlines[0][0] <= floor.now_ns:
-            found = floor.requests.get(heappop(self._deadlines)[1])
-            if found is not None:
-                self._expired(found)
+        for found in self.requests.past_deadline():
+            self._expired(found)
         for replica in floor.replicas:
             if replica.until_ns is not None and replica.until_ns <= floor.now_ns and self.supervisor.late(replica):
                 self._failed(replica, f"no reply while {replica.state.name.lower()}")
         if floor.draining_ns is not None and floor.now_ns >= floor.draining_ns:
             for found in list(floor.requests.values()):
-                self._refuse(found, 503, "shutting_down", "the gateway is shutting down", AGAIN_S)
+                self.requests.refuse(found, 503, "shutting_down", "the gateway is shutting down", AGAIN_S)
         self._settle(None)
 
     def drain(self, now_ns: int) -> None:
@@ -260,137 +256,27 @@ class Router:
         floor = self.floor
         for one in floor.models if model is None else (model,):
             if one.waiting.count:
-                self._serve(one)
+                self.requests.serve(one)
         self.residency.decide()
         if floor.draining_ns is None:
             self.migration.decide()
         elif not floor.requests:
             self._stop_all()
 
-    def _serve(self, model: Model) -> None:
-        waiting = model.waiting
-        while waiting.count:
-            replica = self._free_replica(model) or self._preempted_for(model)
-            if replica is None:
-                break
-            self._send(waiting.pop(), replica)
-        if waiting.count:
-            self._give_up(model)
-
-    def _free_replica(self, model: Model) -> Replica | None:
-        """The least loaded with a free slot."""
-        found: Replica | None = None
-        for one in model.replicas:
-            if one.state is not State.READY or len(one.running) >= one.host.slots:
-                continue
-            if one.retires and not one.host.ours and not self.floor.wanted(one):
-                continue  # nobody stops it: who is new goes elsewhere
-            if one.full_ns > self.floor.now_ns:
-                self.floor.review_at(one.full_ns)
-                continue
-            if found is None or least_loaded((len(found.running), len(one.running)), 2):
-                found = one
-        return found
-
-    def _send(self, request: Request, replica: Replica) -> None:
-        request.replica, request.sent_ns = replica.index, self.floor.now_ns
-        request.tries += 1
-        replica.running[request.id] = request
-        replica.used_ns = self.floor.now_ns
-        self.floor.effects.append(Send(request.id, replica.index, replica.generation))
-
-    def _preempted_for(self, model: Model) -> Replica | None:
-        """A slot taken back from a lower priority whose answer has not begun; None where there is none."""
-        urgency = model.waiting.priority()
-        for replica in model.replicas:
-            if replica.state is not State.READY:
-                continue
-            for other in reversed(replica.running.values()):
-                if (
-                    other.priority < urgency
-                    and not other.begun
-                    and other.preempted < self.floor.settings.preemptions
-                ):
-                    self._take_back(other, preempted=True)
-                    other.preempted += 1
-                    other.tries -= 1
-                    model.waiting.push(other, first=True)
-                    return replica
-        return None
-
-    def _give_up(self, model: Model) -> None:
-        """Where no replica starts, try after try, those that wait are told now rather than at the end."""
-        found = broken(self.floor, model)
-        for request in model.waiting.requests() if found is not None else ():
-            reason, again = found or ("", 0)
-            self._refuse(request, 503, "engine_failed", reason, again)
+    def _failed(self, replica: Replica, reason: str, *, lasting: bool = False) -> None:
+        self.supervisor.failed(replica, reason, lasting=lasting)
+        self.requests.leave(replica, reason)
 
     def _expired(self, request: Request) -> None:
         """Its deadline has passed. An engine that gave no byte of it is in doubt."""
-        replica = None if request.replica is None else self.floor.replicas[request.replica]
-        silent = replica is not None and not request.begun
-        self._refuse(request, 504, "deadline", "no answer within the deadline")
-        if silent and replica is not None:
-            replica.stalled += 1
-            if replica.stalled >= self.floor.settings.stalls:
-                self._failed(replica, f"{replica.stalled} requests in a row without a byte")
-            else:
-                self.supervisor.suspect(replica)
-
-    def _failed(self, replica: Replica, reason: str) -> None:
-        self.supervisor.failed(replica, reason)
-        self._leave_requests(replica, reason)
-
-    def _leave_requests(self, replica: Replica, reason: str) -> None:
-        """Its requests are without an engine."""
-        replica.stalled = 0
-        for request in list(replica.running.values()):
-            self.floor.effects.append(Cancel(request.id, replica.index, replica.generation))
-            self._orphaned(request, reason)
-
-    def _orphaned(self, request: Request, reason: str) -> None:
-        """Wait again where nothing was sent to the client and a try is left; else an error."""
-        floor = self.floor
-        if request.replica is not None:
-            replica, request.replica = floor.replicas[request.replica], None
-            replica.running.pop(request.id, None)
-            self.supervisor.settle(replica)
-        if request.begun:
-            self._refuse(request, 502, "engine_failed", f"the engine failed in the middle of the answer: {reason}")
-        elif request.tries >= floor.settings.tries:
-            self._refuse(request, 502, "engine_failed", f"the engine failed {request.tries} times: {reason}")
+        replica = self.requests.expired(request)
+        if replica is None:
+            return
+        replica.stalled += 1
+        if replica.stalled >= self.floor.settings.stalls:
+            self._failed(replica, f"{replica.stalled} requests in a row without a byte")
         else:
-            floor.models[request.model].waiting.push(request, first=True)
-
-    def _refuse(
-        self, request: Request, status: int, code: str, message: str, retry_after: int | None = None
-    ) -> None:
-        self._take_back(request)
-        self._end(request)
-        self.floor.effects.append(Refuse(request.id, status, code, message, retry_after, request.begun))
-
-    def _take_back(self, request: Request, *, preempted: bool = False) -> None:
-        """Out of its engine, or out of its queue."""
-        floor = self.floor
-        if request.waits:
-            floor.models[request.model].waiting.drop(request)
-        elif request.replica is not None:
-            replica = floor.replicas[request.replica]
-            floor.effects.append(Cancel(request.id, replica.index, replica.generation, preempted))
-            replica.running.pop(request.id, None)
-            replica.used_ns = floor.now_ns
-            request.replica = None
-            self.supervisor.settle(replica)
-
-    def _end(self, request: Request) -> None:
-        floor = self.floor
-        floor.requests.pop(request.id, None)
-        if request.replica is not None:
-            replica = floor.replicas[request.replica]
-            replica.running.pop(request.id, None)
-            replica.used_ns = floor.now_ns
-            request.replica = None
-            self.supervisor.settle(replica)
+            self.supervisor.suspect(replica)
 
     def _stop_all(self) -> None:
         for replica in self.floor.replicas:

@@ -104,8 +104,11 @@ class Supervisor:
             self.floor.ledger.hold(replica.index, replica.host.devices, replica.host.asleep_bytes)
             self._enter(replica, State.ASLEEP, None)
 
-    def failed(self, replica: Replica, reason: str) -> None:
-        """It does not do what it should, though its process may live: it is killed."""
+    def failed(self, replica: Replica, reason: str, *, lasting: bool = False) -> None:
+        """It does not do what it should, though its process may live: it is killed. `lasting`: another try would
+        fail as well, so that it counts as many."""
+        if lasting:
+            replica.failed_starts = self.floor.settings.broken_after
         if not replica.host.ours:
             self._rest(replica, reason)
             self._enter(

@@ -30,24 +30,18 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
     It outlives us on purpose: a gateway that comes back adopts it. Raises InputError where the program is missing
     or cannot be run.
     """
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name in _KEPT or name.startswith(_KEPT_PREFIXES)
-    }  # fmt: skip
     descriptor = -1
     try:
         descriptor = _log_at(log)
         child = subprocess.Popen(
             command.argv, stdin=subprocess.DEVNULL, stdout=descriptor, stderr=subprocess.STDOUT,
-            env=inherited | dict(command.environment), start_new_session=True, close_fds=True,
+            env=inherited() | dict(command.environment), start_new_session=True, close_fds=True,
         )  # fmt: skip
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        wheel = "pip install xllamacpp (a llama-server for processors), " if "llama" in command.argv[0] else ""
         raise InputError(
             f"{command.argv[0]} could not be started: {reason}",
-            hint=f"{wheel}install the engine, or say where its program is: --engine-binary ENGINE=PATH",
+            hint="say where the engine's program is: --engine-binary ENGINE=PATH",
         ) from None
     finally:
         if descriptor >= 0:
@@ -58,6 +52,11 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
     if started is None:
         raise EngineError(f"{command.argv[0]} ended as soon as it was started", hint=f"see {log}")
     return EngineProcess(child.pid, started, command.argv, url, str(log))
+
+
+def inherited() -> dict[str, str]:
+    """What of our environment an engine gets."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
 def _log_at(log: Path) -> int:

@@ -65,8 +65,10 @@ def held_by(told: dict[int, int | None], pids: frozenset[int]) -> int | None:
 def held_by_each(
     told: dict[int, int | None], pids: Mapping[int, frozenset[int]], loading: Container[int]
 ) -> dict[int, int | None]:
-    """`held_by` for each replica. One of those that load, and is not listed, holds nothing yet."""
+    """`held_by` for each replica. One of those that load, and is not listed, holds nothing yet, where the driver
+    is seen to list processes of ours by our own numbers; else nobody knows."""
+    lists_ours = any(not mine.isdisjoint(told) for mine in pids.values())
     return {
-        place: 0 if place in loading and mine.isdisjoint(told) else held_by(told, mine)
+        place: 0 if lists_ours and place in loading and mine.isdisjoint(told) else held_by(told, mine)
         for place, mine in pids.items()
     }

@@ -4,75 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import secrets
-import socket
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from cotenant.domain.engine import is_as_planned
-from cotenant.domain.running import EngineProcess, Health, Launch
-from cotenant.edge.engines import find_driver, processes
+from cotenant.domain.running import Health, Launch
+from cotenant.edge.engines import processes
 from cotenant.edge.engines.checkup import checkup
-from cotenant.edge.engines.driver import Driver
+from cotenant.edge.engines.installed import check_program
 from cotenant.edge.engines.llama_router import RoutedLlama
 from cotenant.edge.gateway.bodies import body_for
 from cotenant.edge.gateway.core import Core, Doing, Ticket
+from cotenant.edge.gateway.engine import NO_KEYS, Engine, on_a_free_port
 from cotenant.edge.gateway.journal import Entry, Journal, Stage
 from cotenant.edge.gateway.routed import RouterHost
 from cotenant.engines.hosting import changes_adapters
-from cotenant.errors import CotenantError, EngineError
+from cotenant.errors import CotenantError, EngineError, InputError
 from cotenant.serving.effects import Probe, Sleep, Start, Stop, Wake
 from cotenant.serving.from_plan import Fleet
 from cotenant.serving.replica import LEAVING, State
 
 _GOING = (*LEAVING, State.STOPPED)
-_NO_KEYS: Mapping[str, str] = {}
-
-
-class Engine:
-    """One replica's process, if it has one, and how to talk to it. `keys`: of engines that are not ours, by their
-    replica or model."""
-
-    __slots__ = (
-        "adapters",
-        "driver",
-        "generation",
-        "key",
-        "launch",
-        "level",
-        "process",
-        "reference",
-        "silent",
-        "task",
-        "url",
-    )
-
-    def __init__(self, launch: Launch, level: int, keys: Mapping[str, str] = _NO_KEYS) -> None:
-        self.driver: Driver = find_driver(launch.engine)
-        self.level = level
-        self.process: EngineProcess | None = None
-        self.adapters = launch.adapters  # what it has, where it runs
-        self.generation = self.silent = 0
-        self.reference = ""
-        self.task: asyncio.Task[None] | None = None
-        self.at(launch)
-        theirs = keys.get(launch.id, keys.get(launch.model, ""))
-        self.key = theirs if launch.url else secrets.token_urlsafe(24)
-
-    def at(self, launch: Launch) -> None:
-        """Its launch, and so its address: its port may be another than the plan's where that one is taken."""
-        self.launch = launch
-        self.url = launch.url or f"http://127.0.0.1:{launch.port}"
 
 
 class EngineHands:
     """Carries out effects. Engines go by the numbers of their replicas."""
 
     def __init__(
-        self, core: Core, journal: Journal, keys: Mapping[str, str] = _NO_KEYS, *, routed: bool = False
+        self, core: Core, journal: Journal, keys: Mapping[str, str] = NO_KEYS, *, routed: bool = False
     ) -> None:
         """`routed`: llama-servers are started by one of their kind, in router mode."""
         self.core, self.journal, self.keys = core, journal, keys
@@ -183,11 +146,12 @@ class EngineHands:
         began = time.monotonic()
         engine.generation, engine.silent = effect.generation, 0
         engine.adapters = engine.launch.adapters
+        check_program(engine.launch.engine)
         if self.router is not None and isinstance(engine.driver, RoutedLlama):
             engine.process = await self.router.start(engine.launch)
             engine.url, engine.key = self.router.url, self.router.key
         else:
-            engine.at(self._on_a_free_port(engine))
+            engine.at(on_a_free_port(engine, self.engines))
             command = engine.driver.command(engine.launch, key=engine.key)
             engine.process = processes.launch(command, url=engine.url, log=self.journal.log_of(engine.launch.id))
         self._note(engine, Stage.LOADING)
@@ -303,18 +267,6 @@ class EngineHands:
         """An event of one engine."""
         self.core.log.event(event, replica=engine.launch.id, model=engine.launch.model, **told)
 
-    def _on_a_free_port(self, engine: Engine) -> Launch:
-        """Its launch; on another port where one of ours, which it is to follow, still has the plan's. Raises
-        EngineError where a stranger has it."""
-        if _port_is_free(engine.launch.port):
-            return engine.launch
-        ours = {one.launch.port for one in self.engines if one is not engine and one.process is not None}
-        if engine.launch.port not in ours:
-            raise EngineError(f"port {engine.launch.port} is taken by another program")
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            return replace(engine.launch, port=int(one.getsockname()[1]))
-
     async def _compare_version(self, engine: Engine) -> None:
         """Bytes were planned for one version; another one is said, as it may take more."""
         try:
@@ -357,25 +309,16 @@ class EngineHands:
 
     async def _carry_out(self, effect: Doing, engine: Engine, work: Coroutine[Any, Any, None]) -> None:
         """The work; whatever goes wrong in it is the engine's failure: the router is never left waiting."""
+        told, lasting = "", False
         try:
             await work
         except CotenantError as error:
-            reason = error.message
+            reason, told, lasting = error.message, error.hint, isinstance(error, InputError)
         except Exception as error:
             self.core.log.fault("a fault of ours at an engine", error)
             reason = f"a fault of ours ({type(error).__name__})"
         else:
             return
-        self.log("engine_failed", engine, reason=reason)
+        self.log("engine_failed", engine, reason=reason, hint=told or None)
         self.core.figures.failures.labels(engine.launch.id).inc()
-        self._tell(self.core.router.failed, effect, reason)
-
-
-def _port_is_free(port: int) -> bool:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+        self._tell(partial(self.core.router.failed, lasting=lasting), effect, reason)

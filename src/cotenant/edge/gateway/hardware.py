@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cotenant.domain.engine import is_as_planned
+from cotenant.domain.running import Launch
+from cotenant.edge.engines import installed
 from cotenant.edge.gateway import cards
 from cotenant.edge.gateway.log import Log
 from cotenant.edge.gateway.memory import memory_bytes
@@ -35,6 +38,37 @@ def check_hardware(fleet: Fleet, log: Log) -> None:
         faults += _card_faults(driver, wanted, fleet)
     if faults:
         raise InputErrors(faults)
+
+
+def check_engines(fleet: Fleet, log: Log) -> None:
+    """Raises InputErrors where nothing of the plan can run: no engine's program is here, and none runs elsewhere.
+    Where one of several is missing, or of another version than planned, the log says so."""
+    ours: dict[str, list[Launch]] = {}
+    for launch in fleet.launches:
+        if not launch.url:
+            ours.setdefault(launch.engine, []).append(launch)
+    absent: dict[str, InputError] = {}
+    for engine in ours:
+        try:
+            installed.check_engine(engine)
+        except InputError as error:
+            absent[engine] = error
+    if absent and len(absent) == len(ours) and all(not launch.url for launch in fleet.launches):
+        raise InputErrors(absent.values())
+    for engine, launches in ours.items():
+        if engine in absent:
+            told, replicas = absent[engine], [one.id for one in launches]
+            log.event("engine_missing", engine=engine, replicas=replicas, reason=told.message, hint=told.hint)
+        else:
+            _compare_versions(engine, launches, log)
+
+
+def _compare_versions(engine: str, launches: list[Launch], log: Log) -> None:
+    runs = installed.version(engine)
+    for version in dict.fromkeys(one.version for one in launches) if runs is not None else ():
+        if is_as_planned(str(runs), version) is False:
+            replicas = [one.id for one in launches if one.version == version]
+            log.event("engine_version_differs", engine=engine, replicas=replicas, planned=version, installed=runs)
 
 
 def _card_faults(driver: Any, wanted: dict[int, int], fleet: Fleet) -> list[InputError]:

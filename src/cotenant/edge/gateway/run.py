@@ -16,18 +16,18 @@ from aiohttp import web
 from cotenant.domain.running import Health
 from cotenant.edge.engines import processes
 from cotenant.edge.engines.calls import address
-from cotenant.edge.engines.llama_router import RoutedLlama
+from cotenant.edge.engines.llama_router import RoutedLlama, router_command
 from cotenant.edge.engines.strays import strays
 from cotenant.edge.gateway.core import Core
 from cotenant.edge.gateway.foresight import check_clocks, foresee
 from cotenant.edge.gateway.guard import GuardedServer, most_connections
 from cotenant.edge.gateway.hands import EngineHands
-from cotenant.edge.gateway.hardware import check_hardware
+from cotenant.edge.gateway.hardware import check_engines, check_hardware
 from cotenant.edge.gateway.journal import Entry, Journal, Stage
 from cotenant.edge.gateway.keys import Keys
 from cotenant.edge.gateway.log import Log, http_logger
 from cotenant.edge.gateway.relay import Relay
-from cotenant.edge.gateway.routed import ROUTER
+from cotenant.edge.gateway.routed import ROUTER, RouterHost
 from cotenant.edge.gateway.routes import Limits, Routes
 from cotenant.edge.gateway.watch import Watch
 from cotenant.edge.loopback import LOOPBACK
@@ -70,6 +70,7 @@ def run(fleet: Fleet, options: Options, *, ready: Callable[[str], None] = lambda
     _check(fleet, options)
     log = Log(quiet=options.quiet)
     check_hardware(fleet, log)
+    check_engines(fleet, log)
     journal = Journal(options.state, lambda reason: log.event("journal_not_written", reason=reason))
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -85,6 +86,8 @@ def _check(fleet: Fleet, options: Options) -> None:
     mine = [one.id for one in fleet.launches if not one.url and one.port == options.port]
     if mine and options.port:
         raise InputError(f"the plan gives port {options.port} to {mine[0]}", hint="--port N")
+    if options.llama_router and any(RouterHost.holds(one) for one in fleet.launches):
+        router_command(options.state, 0)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -212,6 +215,7 @@ class Reload:
         fleet = self._options.again()
         _check(fleet, self._options)
         check_hardware(fleet, self._core.log)
+        check_engines(fleet, self._core.log)
         return fleet, self._options.keys_again() if self._options.keys is not None else None
 
 

@@ -12,10 +12,12 @@ from typing import Any
 from cotenant.domain.running import EngineProcess, Health
 from cotenant.edge.engines import processes
 from cotenant.edge.gateway import cards
-from cotenant.edge.gateway.hands import Engine, EngineHands
+from cotenant.edge.gateway.engine import Engine
+from cotenant.edge.gateway.hands import EngineHands
 from cotenant.errors import CotenantError
-from cotenant.serving.replica import State
+from cotenant.serving.replica import COMING, State
 
+_MOVING = (*COMING, State.FALLING_ASLEEP, State.STOPPING)
 WATCH_S, STOPPING_S, HEALTH_S, SILENCES = 0.1, 0.01, 5.0, 3
 
 
@@ -169,12 +171,13 @@ class Watch:
             if engine.process is not None
         }
         loading = {place for place, one in enumerate(floor.replicas) if one.state is State.STARTING}
+        moving = {place for place, one in enumerate(floor.replicas) if one.state in _MOVING}
         found = {}
         for device, card in places.items():
             if card in told:
                 free, held = told[card]
                 ours = cards.held_by_each(held, pids, loading)
-                found[device] = floor.ledger.beyond(device, free, ours)
+                found[device] = floor.ledger.beyond(device, free, ours, moving)
         return found
 
 

@@ -14,6 +14,7 @@ from cotenant.domain.measurement import Measurement
 from cotenant.domain.running import EngineProcess, Health, Launch
 from cotenant.domain.verification import Reading
 from cotenant.edge.engines import find_driver, processes
+from cotenant.edge.engines.installed import check_program
 from cotenant.edge.logs import log_chunks
 from cotenant.edge.verifying.pages import file_pages
 from cotenant.errors import CotenantError, EngineError
@@ -105,6 +106,7 @@ class LiveEngine:
                 f"port {port} is taken: something answers at {self.url}",
                 hint=f"stop it, or measure it as it is: --url {self.launch.id}={self.url}",
             )
+        check_program(self.launch.engine)
         log = self.log_path or Path("engine.log")
         self._log_from = log.stat().st_size if log.exists() else 0
         self.process = processes.launch(self.driver.command(self.launch), url=self.url, log=log)

@@ -1,0 +1,80 @@
+"""What is installed here of an engine, before any of it is started: whether it is there, and of which version."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from cotenant.edge.engines.processes import inherited
+from cotenant.edge.engines.programs import kind, program
+from cotenant.errors import InputError
+
+_LONGEST_S = 10.0
+_GET = {
+    "llama.cpp": "pip install xllamacpp (a llama-server for processors), or put llama-server on PATH",
+    "vllm": "pip install vllm",
+    "sglang": "pip install sglang",
+    "tgi": "its launcher comes in its container image: cotenant deploy --to compose",
+    "ollama": "ollama.com/download",
+}
+_PACKAGES = {"vllm": "vllm", "sglang": "sglang"}  # by which an interpreter tells the version, in a moment
+_NUMBERS = {"llama.cpp": r"version: (\d+)", "tgi": r"(\d+(?:\.\d+)+)", "ollama": r"(\d+(?:\.\d+)+)"}
+
+
+def check_program(engine: str) -> None:
+    """Raises InputError, with how to get it, where the engine's program is not here. A look at PATH, no more."""
+    first = program(engine)[0]
+    if shutil.which(first) is None:
+        raise InputError(f"{engine} is not installed here: no {first}", hint=_hint(engine))
+
+
+def check_engine(engine: str) -> None:
+    """The same, and whether an interpreter that is to run it has the engine's package: asked in a process of its
+    own (0.1 s)."""
+    check_program(engine)
+    if engine == "sglang" and version(engine) is None:
+        words = f"{engine} is not installed here: {program(engine)[0]} has no package {_PACKAGES[engine]}"
+        raise InputError(words, hint=_hint(engine))
+
+
+def version(engine: str) -> str | None:
+    """What the program says that it is, as its releases are numbered; None where it does not say."""
+    words = program(engine)
+    if engine in _PACKAGES:
+        interpreter = words[0] if engine == "sglang" else _interpreter(words[0])
+        asks = f"import importlib.metadata as m; print(m.version({_PACKAGES[engine]!r}))"
+        return None if interpreter is None else _said((interpreter, "-c", asks), r"^(\d\S*)\s*$")
+    if engine == "llama.cpp" and kind(engine) != "native":
+        return None  # a library, or a script that starts anything
+    return _said((*words, "--version"), _NUMBERS[engine])
+
+
+def _hint(engine: str) -> str:
+    return f"{_GET[engine]}; or say where it is: --engine-binary {engine}=PATH"
+
+
+def _interpreter(script: str) -> str | None:
+    """The Python that a script of a package names in its first line."""
+    try:
+        with Path(shutil.which(script) or script).open("rb") as file:
+            line = file.readline(512).decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+    path = line.removeprefix("#!").strip()
+    return path if line.startswith("#!/") and "python" in Path(path).name else None
+
+
+def _said(argv: Sequence[str], number: str) -> str | None:
+    """The first number of that form in what a program prints, if it ends well and soon."""
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=inherited(),
+            timeout=_LONGEST_S, check=False,
+        )  # fmt: skip
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    found = re.search(number, done.stdout.decode("utf-8", "replace"), re.MULTILINE)
+    return found[1] if found is not None and done.returncode == 0 else None
