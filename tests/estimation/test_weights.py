@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cotenant.catalogue.models import all_entries
 from cotenant.domain.engine import AdapterSlots
 from cotenant.domain.model import Role
 from cotenant.domain.quantization import QuantizationFormat
@@ -133,3 +134,15 @@ def test_scales_of_a_matrix():
     block = Storage(8, scale_bits=32, block=(128, 128))
     assert stored_bytes((3, 200, 256), block, "bf16") == 3 * (200 * 256 + 2 * 2 * 4)
     assert stored_bytes((4096,), grouped, "bf16") == 8192
+
+
+_SEEING = [entry for entry in all_entries() if "vision_config" in entry.config]
+
+
+@pytest.mark.parametrize("entry", _SEEING, ids=lambda entry: entry.id.rpartition("/")[2])
+def test_one_gpu_holds_no_less_than_the_checkpoint(entry, bf16):
+    """Whatever a kernel merges: Qwen3-VL has four mergers of the same names, and two tensors of one shape each."""
+    model = read_model_config(entry.config, name=entry.id, source="test", task=entry.task)
+    own = tuple(replace(group, own_storage=None) for group in model.parameters if not group.host)
+    plain = replace(model, quantization="", stored_bytes=None, parameters=own)
+    assert weights_per_rank(plain, bf16)[0].bytes.value >= checkpoint_bytes(plain, bf16)

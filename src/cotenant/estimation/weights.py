@@ -250,7 +250,7 @@ def _stage_weights(
     scale, spread = _scale(model, format, dtype)
     found = []
     for number, layers in enumerate(stage_layers(model.num_layers, stages, rest_last)):
-        sizes: dict[tuple[str, tuple[int, ...]], list[float]] = {}  # merged tensor -> [bytes, how many]
+        sizes: _Sizes = {}
         rest = 0.0
         for group in model.parameters:
             many = copies_in_stage(group, layers, number, stages)
@@ -263,31 +263,33 @@ def _stage_weights(
             if len(group.shape) < 2:
                 rest += many * size * scale
                 continue
-            entry = sizes.setdefault((_merged(group.name), group.layers), [0.0, many])
-            entry[0] += size * scale
+            tensor = (_merged(group.name), group.layers, many)
+            sizes[tensor] = sizes.get(tensor, 0.0) + size * scale
             rest += many * _absorbed(group, ranks)
         rotary = rotary_bytes(model, loaded.video_positions, loaded.rotary_dtype)
         one_each = not format.storage or format.name.startswith("fp8")
         total, least = _allocated(sizes, rest, rotary, loaded, one_each)
-        largest = max((size for size, _ in sizes.values()), default=total)
+        largest = max(sizes.values(), default=total)
         reach = (spread[0] + (total - least) / total if total else spread[0], spread[1])
         found.append(StageWeights(ceil(total), ceil(largest), reach))
     return tuple(found)
 
 
+_Sizes = dict[tuple[str, tuple[int, ...], int], float]
+"""Bytes of a tensor by its name, its layers and how many there are: those that a kernel merges are summed."""
+
+
 def _allocated(
-    sizes: dict[tuple[str, tuple[int, ...]], list[float]], rest: float, rotary: int, loaded: Loaded,
-    whole_tensors: bool,
-) -> tuple[float, float]:  # fmt: skip
+    sizes: _Sizes, rest: float, rotary: int, loaded: Loaded, whole_tensors: bool
+) -> tuple[float, float]:
     """(bytes of a rank's tensors as the engine counts them, the fewest that they could be); `rest` are those of
     vectors. `whole_tensors`: a matrix is one tensor, not one of values beside others of scales and zeros."""
-    least = (
-        rest + rotary + sum(many * allocated_bytes(size, unsplit=loaded.unsplit) for size, many in sizes.values())
-    )
+    held = (many * allocated_bytes(size, unsplit=loaded.unsplit) for (_, _, many), size in sizes.items())
+    least = rest + rotary + sum(held)
     if not (loaded.segments and whole_tensors):
         return least, least
-    once = [size for (_, layers), (size, many) in sizes.items() if not layers for _ in range(int(many))]
-    layered = [(size, int(many)) for (_, layers), (size, many) in sizes.items() if layers]
+    once = [size for (_, layers, many), size in sizes.items() if not layers for _ in range(many)]
+    layered = [(size, many) for (_, layers, many), size in sizes.items() if layers]
     whole = reserved([*once, *((rotary,) if rotary else ())], layered, rest)
     return (least, least) if whole is None else (max(whole, least), least)
 
