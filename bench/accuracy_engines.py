@@ -26,15 +26,21 @@ _RELEASES = {
     "tgi": ("2.0.4", "1.1.1", "1.4.5", "2.3.1", "2.4.1", "3.0.1", "3.1.0", "3.3.7"),
     "tensorrt-llm": ("1.0.0", "0.17.0", "0.21.0", "1.2.1"),
 }
-# The first release whose registry holds the architecture.
+# The first release of those read whose registry holds the architecture, or with which a model of it came out.
 _SINCE = {
     "sglang": (
-        ("deepseek-v4", "0.5.12"), ("laguna", "0.5.12"), ("mimo-v2", "0.5.6"), ("deepseek-v3.2", "0.5.3"),
-        ("qwen3-vl", "0.5.3"), ("qwen3", "0.4.6"), ("llama-4", "0.4.6"), ("deepseek-v3", "0.4.3"),
+        ("deepseek-v4", "0.5.12"), ("laguna", "0.5.12"), ("mimo-v2", "0.5.9"), ("deepseek-v3.2", "0.5.3"),
+        ("qwen3-vl", "0.5.3"), ("qwen3-next", "0.5.3"), ("qwen3.5", "0.5.9"), ("qwen3.6", "0.5.9"),
+        ("qwen3.8", "0.5.12"), ("qwen3", "0.4.6"), ("llama-4", "0.4.6"), ("deepseek-v3", "0.4.3"),
+        ("kimi-k2.", "0.5.9"), ("kimi-k2", "0.4.10"), ("kimi-linear", "0.5.6"), ("glm-5", "0.5.9"),
+        ("minimax-m2", "0.5.6"), ("gpt-oss", "0.5.3"), ("nemotron-3", "0.5.6"), ("nemotron-h", "0.5.3"),
     ),
     "tgi": (("llama-3.1", "2.2.0"), ("llama-3", "2.0.2")),
     "tensorrt-llm": (("qwen3", "0.20.0"),),
 }  # fmt: skip
+
+
+_UNTAGGED = ("0.0.0", "0.1.dev")
 
 
 def other_versions(row: Mapping[str, Any]) -> list[str]:
@@ -50,8 +56,10 @@ def other_versions(row: Mapping[str, Any]) -> list[str]:
 
 
 def _said(text: str | None) -> str | None:
-    """A version where the record has one: the hash of an image says nothing."""
+    """A version where the record has one: an image's hash says nothing, nor does a build without tags (0.0.0)."""
+    if not text or text.startswith(_UNTAGGED):
+        return None
     try:
-        return str(Version.parse(text.split(" or ")[0])) if text else None
+        return str(Version.parse(text.split(" or ")[0]))
     except ValueError:
         return None

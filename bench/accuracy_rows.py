@@ -196,6 +196,10 @@ def _model(configs: Path, row: Row) -> ModelSpec:
         model = _read_model(configs / row["config_file"], row["model"] or row["config_file"])
     if model.cache_dtype and formats_of(row, model)[0].name != model.quantization:
         model = replace(model, cache_dtype="")  # another checkpoint of the same structure
+    if not model.quantization and "modelopt" in (row["quantization"] or "").lower():
+        model = replace(
+            model, cache_dtype="fp8"
+        )  # ModelOpt's default (examples/llm_ptq/hf_ptq.py, kv_cache_qformat)
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
         return replace(model, max_model_len=length)

@@ -34,11 +34,17 @@ _PRINTED: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
 )  # fmt: skip
 _ANY = ("0.5.4", "0.33.0", "0.33.0")
 
-# The first release of those read whose model registry holds the architecture: a record cannot be older.
+# The first release of those read whose model registry holds the architecture: a record cannot be older. A model of
+# an older class (Kimi-K2, GLM-5.3, Nemotron 3, Qwen3.6 and 3.8) came out with the release named, or after it.
 _SINCE = (
-    ("gemma-4", "0.19.0"), ("qwen3.5", "0.17.1"), ("qwen3.6", "0.17.1"), ("qwen3.8", "0.17.1"),
-    ("glm-5.3", "0.30.0"),
-    ("deepseek-v4", "0.20.0"), ("laguna", "0.21.0"), ("qwen3-vl", "0.11.0"), ("minimax-m2", "0.12.0"),
+    ("gemma-4", "0.19.0"), ("qwen3.5", "0.17.1"), ("qwen3.6", "0.19.0"), ("qwen3.8", "0.25.0"),
+    ("glm-5.3-flash", "0.30.0"), ("glm-5.3", "0.26.0"), ("glm-5", "0.16.0"),
+    ("deepseek-v4.1", "0.30.0"), ("deepseek-v4", "0.20.0"), ("deepseek-v3.2", "0.11.0"), ("deepseek-v3", "0.6.6"),
+    ("deepseek-r1.json", "0.6.6"), ("kimi-k3", "0.27.0"), ("kimi-k2.", "0.15.1"), ("kimi-k2", "0.9.2"),
+    ("laguna", "0.21.0"), ("qwen3-vl", "0.11.0"), ("minimax-m3", "0.24.0"), ("minimax-m2", "0.11.2"),
+    ("muse-glimmer", "0.28.0"), ("mimo-v2", "0.14.1"), ("mimo-7b", "0.9.2"),
+    ("nemotron-3-super", "0.17.1"), ("nemotron-3-ultra", "0.20.0"), ("nemotron-3.5", "0.25.0"),
+    ("nemotron-3-nano", "0.12.0"), ("nemotron-h-", "0.9.2"),
     ("gpt-oss", "0.10.2"), ("qwen3-next", "0.10.2"), ("kimi-linear", "0.12.0"), ("llama-4", "0.8.3"),
     ("qwen3", "0.8.5"), ("gemma-3", "0.8.0"), ("llama-3.1", "0.5.4"), ("qwen2.5", "0.6.1"), ("gemma-2", "0.5.1"),
 )  # fmt: skip
