@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from bench.live_case import MIB, Gateway, plan_document
+from bench.live_case import MIB, STUB, Gateway, plan_document
+from cotenant.edge.engines import programs
 
 
 @pytest.fixture
@@ -21,3 +24,15 @@ def own(tmp_path):
     yield start
     for one in started:
         one.stop()
+
+
+@pytest.fixture
+def stub(tmp_path, monkeypatch):
+    """The stub as llama.cpp's program; our own folders apart."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    script = tmp_path / "llama-server"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "{STUB}" "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setattr(programs, "_told", {})
+    programs.tell({"llama.cpp": str(script)})
+    return script

@@ -21,7 +21,7 @@ from cotenant.edge.gateway.foresight import check_clocks, expected
 from cotenant.errors import EngineError, InputError
 from cotenant.policy.turns import is_expected
 from cotenant.serving.from_plan import Hours
-from tests.edge.test_verify import NVML
+from tests.edge.stub_nvml import NVML
 
 ALICE, BOB = "alice-secret-key", "bob-secret-key"
 

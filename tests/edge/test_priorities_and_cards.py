@@ -17,7 +17,7 @@ from cotenant.edge.engines import find_driver, processes, programs
 from cotenant.edge.gateway.cards import held_by, held_by_each
 from cotenant.edge.gateway.watch import Watch
 from cotenant.serving.ledger import Ledger
-from tests.edge.test_verify import NVML
+from tests.edge.stub_nvml import NVML
 
 pytest.importorskip("aiohttp")
 
@@ -84,7 +84,7 @@ def test_the_real_binding_tells_what_is_free_and_who_holds_what(tmp_path):
     (tmp_path / "nvml.c").write_text(NVML)
     library = tmp_path / "libnvidia-ml.so.1"
     subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "nvml.c")], check=True)
-    script = "from cotenant.edge.gateway.cards import driver, read; print(read(driver(), (0,)))"
+    script = "from cotenant.edge.gateway.cards import driver, read; print(read(driver()[0], (0,)))"
     environment = os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False

@@ -9,12 +9,12 @@ from cotenant.edge.verifying.devices import nvml
 from cotenant.errors import EngineError
 
 
-def driver() -> Any | None:
-    """NVML's binding; None where it is missing or finds no driver."""
+def driver() -> tuple[Any | None, str]:
+    """(NVML's binding; None where it is missing or finds no driver, and then why)."""
     try:
-        return nvml()
-    except EngineError:
-        return None
+        return nvml(), ""
+    except EngineError as error:
+        return None, f"{error.message}: {error.hint}" if error.hint else error.message
 
 
 def sizes(binding: Any) -> dict[int, tuple[str, int]]:

@@ -31,9 +31,9 @@ def check_hardware(fleet: Fleet, log: Log) -> None:
         for device in host.devices
     }
     faults = _memory_faults(sum(fleet.devices.bytes[device] for device in in_memory))
-    driver = cards.driver() if wanted else None
+    driver, reason = cards.driver() if wanted else (None, "")
     if wanted and driver is None:
-        log.event("cards_not_compared", reason="no driver answers", cards=sorted(wanted))
+        log.event("cards_not_compared", reason=reason, cards=sorted(wanted))
     elif wanted:
         faults += _card_faults(driver, wanted, fleet)
     if faults:

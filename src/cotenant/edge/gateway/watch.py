@@ -156,7 +156,7 @@ class Watch:
         """What the driver says that is not ours to give, by device of the ledger."""
         floor = self.core.router.floor
         if not self._asked and any(one.launch.devices for one in self.hands.engines):
-            self._asked, self._driver = True, cards.driver()
+            self._asked, (self._driver, _) = True, cards.driver()
         if self._driver is None:
             return {}
         places = {

@@ -25,11 +25,11 @@ SMI = ("nvidia-smi", "--query-compute-apps=pid,used_gpu_memory,gpu_uuid", "--for
 
 
 def nvml() -> Any:
-    """The binding, initialised. Raises EngineError where it is missing or finds no driver."""
+    """The binding, initialised. Raises EngineError where it is missing, with a hint, or finds no driver."""
     try:
         import pynvml
     except ImportError:
-        raise EngineError("nvidia-ml-py is not installed", hint="pip install nvidia-ml-py") from None
+        raise EngineError("nvidia-ml-py is not installed", hint="pip install '.[verify]' in the clone") from None
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -87,16 +87,19 @@ def smi_process_bytes(pids: frozenset[int], text: str | None = None) -> int | No
 
 
 class DeviceSource:
-    """Where figures of cards come from, as the user says."""
+    """Where figures of cards come from, as the user says; `silent`: why nothing does, where that is so."""
 
     def __init__(self, told: str) -> None:
         """Raises InputError for a source that is none, EngineError where NVML was asked for and is not there."""
-        self.told, self.binding = told, None
+        self.told, self.binding, self.silent = told, None, ""
         if told == "nvml":
             self.binding = nvml()
         elif told == "auto":
-            with suppress(EngineError):
+            try:
                 self.binding = nvml()
+            except EngineError as error:
+                self.silent = f"what processes hold on cards is not known: {error.message}"
+                self.silent += f" ({error.hint})" if error.hint else ""
         elif told != "nvidia-smi" and "://" not in told and not Path(told).is_file():
             raise InputError(
                 f"{told[:120]!r} is no source of figures of cards",
@@ -148,6 +151,9 @@ def check_hardware(plan: Plan, ours: list[ReplicaPlan]) -> None:
     try:
         cards = nvml_cards(nvml())
     except EngineError as error:
+        if error.hint:  # nobody has looked
+            words = f"this plan is for {kinds}, and nothing here can read cards: {error.message}"
+            raise InputError(words, hint=f"{error.hint}; or {hint}") from None
         raise InputError(
             f"this plan is for {kinds}, and this machine has none: {error.message}", hint=hint
         ) from None

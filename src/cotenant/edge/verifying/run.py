@@ -74,7 +74,9 @@ def verify_plan(
     told = tuple(line for line in versions if line is not None)
     return replace(
         found, findings=(*told, *found.findings), tides=tides,
-        warnings=(*found.warnings, *_open_questions(opened), *_unwatched(asked, together)),
+        warnings=(
+            *found.warnings, *_open_questions(opened), *_unwatched(asked, together), *_unread(source, replicas)
+        ),
     )  # fmt: skip
 
 
@@ -178,6 +180,11 @@ def _unwatched(asked: Asked, together: bool) -> tuple[str, ...]:
     if not asked.watch_s or together:
         return ()
     return ("nothing was watched: the plan's models take turns, and none of them stays up",)
+
+
+def _unread(source: DeviceSource, replicas: Sequence[ReplicaPlan]) -> tuple[str, ...]:
+    on_cards = any(not one.settings.works_on_host for one in replicas)
+    return (source.silent,) if source.silent and on_cards else ()
 
 
 def _subject(
