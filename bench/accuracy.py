@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 from bench.accuracy_llama import LlamaAnswer, LlamaError, answer_llama, llama_compute, llama_kv
 from bench.accuracy_page import WrongRow, is_wrong, page
 from bench.accuracy_rows import Answer, Row, answer, read_rows
+from bench.explain import checked_fields
+from bench.explain_page import raw_lines
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
 from cotenant.units import GIB
@@ -299,7 +301,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "llama.cpp and Ollama, the fifth kept apart": report([], [a for a in llama if a.held_out]),
     }
     if options.write:
-        options.write.write_text(page(parts, _wrong_rows(answers, llama)), encoding="utf-8")
+        fields = checked_fields(options.gpu_records, options.llama_records)
+        options.write.write_text(page(parts, _wrong_rows(answers, llama)) + raw_lines(fields), encoding="utf-8")
     if options.json:
         json.dump(parts["all engines"], sys.stdout, indent=1)
         print()

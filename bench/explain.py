@@ -69,9 +69,17 @@ def check_llama(row: Row) -> Iterator[Checked]:
 
 def _read(row: Row) -> Measurement | None:
     try:
-        return read_log(["\n".join(row.get("raw") or ()).encode()]).measurements[0]
+        found = read_log(["\n".join(row.get("raw") or ()).encode()]).measurements
     except CotenantError:
         return None
+    return next((one for one in found if one.model and _is_of(row, one.model)), found[0])
+
+
+def _is_of(row: Row, name: str) -> bool:
+    """Whether a run's name is the record's model: a table may hold several."""
+    model = row["model"]
+    told = model["name"] if isinstance(model, Mapping) else model
+    return name.casefold() in str(told).casefold()
 
 
 def held_out(row: Row) -> bool:
@@ -158,14 +166,19 @@ def _rows(paths: Sequence[Path]) -> list[Row]:
     return [json.loads(line) for path in paths for line in path.read_text("utf-8").splitlines() if line.strip()]
 
 
+def checked_fields(gpu_records: Sequence[Path], llama_records: Sequence[Path]) -> list[Checked]:
+    """Every measured field of the records' files."""
+    checked = [one for row in _rows(gpu_records) for one in check_gpu(row)]
+    return checked + [one for row in _rows(llama_records) for one in check_llama(row)]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpu-records", type=Path, nargs="*", default=[])
     parser.add_argument("--llama-records", type=Path, nargs="*", default=[])
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    checked = [one for row in _rows(options.gpu_records) for one in check_gpu(row)]
-    checked += [one for row in _rows(options.llama_records) for one in check_llama(row)]
+    checked = checked_fields(options.gpu_records, options.llama_records)
     parts = {
         "records that were looked at": report([one for one in checked if not one.held_out]),
         "the fifth kept apart": report([one for one in checked if one.held_out]),

@@ -32,6 +32,12 @@ _AT_PEAK = {
                      "smaller cuda_graph_config batch sizes"),
 }  # fmt: skip
 
+_IN_FLIGHT = {
+    "vllm": ("a smaller --max-num-seqs", "a larger --gpu-memory-utilization"),
+    "sglang": ("a smaller --max-running-requests", "a larger --schedule-conservativeness",
+               "a larger --mem-fraction-static"),
+    "tgi": ("a smaller --max-batch-total-tokens", "a newer release: later ones count blocks before they admit"),
+}  # fmt: skip
 _BESIDE_OTHERS = (
     "a smaller --gpu-memory-utilization",
     "starting this engine before the others",
@@ -62,6 +68,10 @@ def cause(found: Measurement, predicted: Estimate | None) -> Cause:
     advice = (_AT_PEAK if at_peak else _TRY).get(found.engine, _TRY.get(found.engine, ()))
     if failure.kind in ("not_free_at_start", "others_changed_memory"):
         advice = _BESIDE_OTHERS
+    elif failure.kind == "pool_ran_out":
+        advice = _IN_FLIGHT.get(found.engine, advice)
+    elif failure.kind == "unbalanced":
+        advice = ("cards that nothing else uses", "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=false")
     return Cause(failure.kind, sentence, shortfall, _wider(advice, found), loading)
 
 
@@ -139,8 +149,7 @@ def _changed(failure: Failure, found: Measurement, predicted: Estimate | None) -
 
 def _allocation(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
     """PyTorch's or a backend's own words."""
-    asked, free = failure.figures.get("asked_gib"), failure.figures.get("oom_free_gib")
-    size = _bytes(asked)
+    free, size = failure.figures.get("oom_free_gib"), _asked_bytes(failure)
     when = _when(found, failure)
     if size is None:
         return f"An allocation failed {when}.", None
@@ -153,11 +162,12 @@ def _allocation(failure: Failure, found: Measurement, predicted: Estimate | None
     return sentence, max(1, size - left)
 
 
-def _bytes(asked: float | None) -> int | None:
-    """Sizes without a unit in the line are bytes already."""
-    if asked is None:
-        return None
-    return round(asked) if asked > 2**20 else round(asked * GIB)
+def _asked_bytes(failure: Failure) -> int | None:
+    """What was asked for; a size without a unit in its line is bytes."""
+    size, plain = failure.figures.get("asked_gib"), failure.figures.get("asked")
+    if size is not None:
+        return round(size * GIB)
+    return None if plain is None else round(plain)
 
 
 def _when(found: Measurement, failure: Failure) -> str:
@@ -184,6 +194,22 @@ def _warm_up(failure: Failure, found: Measurement, predicted: Estimate | None) -
     )
 
 
+def _ran_out(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
+    """Requests in flight that grew past the pool: nothing is wrong with how memory was shared out."""
+    tokens = found.value("kv_cache_tokens")
+    pool = "KV pool" if tokens is None else f"KV pool of {tokens:,.0f} tokens"
+    return f"The {pool} ran out while serving: requests in flight grew past it.", None
+
+
+def _unbalanced(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
+    least, own = failure.figures.get("least_free_gib"), failure.figures.get("own_free_gib")
+    said = "" if least is None or own is None else f": {least:.2f} GiB on the fullest, {own:.2f} on this one"
+    return (
+        f"Its cards do not have alike much free before the model is loaded{said}. Something else holds some.",
+        None,
+    )
+
+
 def _component(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
     """TensorRT-LLM's PyTorch backend says which of its parts could not be made, and what was free before it."""
     free = found.first("free_before_component_gib")
@@ -200,8 +226,10 @@ _PARTS = {
 
 def _host(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
     asked, free = failure.figures.get("asked_gib"), failure.figures.get("oom_free_gib")
-    if asked is None or free is None:
+    if asked is None:
         return "The model needs more memory than the machine has.", None
+    if free is None:
+        return f"An allocation of {format_gib(round(asked * GIB))} in the host's own memory failed.", None
     return f"The model needs {asked:g} GiB and the machine has {free:g} GiB.", max(1, round((asked - free) * GIB))
 
 
@@ -216,6 +244,8 @@ _SENTENCES = {
     "others_changed_memory": _changed,
     "out_of_memory": _allocation,
     "warm_up_prefill": _warm_up,
+    "pool_ran_out": _ran_out,
+    "unbalanced": _unbalanced,
     "out_of_memory_at_start": _allocation,
     **dict.fromkeys(_PARTS, _component),
     "out_of_host_memory": _host,

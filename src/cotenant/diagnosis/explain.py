@@ -18,7 +18,8 @@ from cotenant.domain.measurement import Measurement
 from cotenant.errors import CotenantError
 from cotenant.estimation.question import Question, answer
 
-_NO_FLAG_HELPS = ("others_changed_memory", "out_of_host_memory")  # the order of starts does, or the host
+# The order of starts does, or the host, or fewer requests at once.
+_NO_FLAG_HELPS = ("others_changed_memory", "out_of_host_memory", "pool_ran_out", "unbalanced")
 
 
 def explain(

@@ -81,6 +81,10 @@ def _question(
     length = found.value("needed_kv_seq_len") or found.value("max_concurrency_len")
     if length:
         options.setdefault("max_model_len", int(length))
+    if given := found.size_bytes("given_kv_gib"):
+        options.setdefault("kv_cache_memory_bytes", given)
+    if fitted := found.value("fitted_max_len"):  # told to fit itself
+        options["max_model_len"] = int(fitted)
     share = _utilization(found)
     if share is not None:
         options["gpu_memory_utilization"] = share

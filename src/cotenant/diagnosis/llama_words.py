@@ -48,7 +48,11 @@ def own_words(found: Measurement) -> dict[str, Setting]:
             words[theirs] = settings[ours]
     if found.engine == "llama.cpp" and len(shares := _shares(found)) > 1:
         words["tensor_split"] = ",".join(f"{share:g}" for share in shares)
-    cells = found.value("cells")
+    cells = found.value("cells") or found.value("kv_cells")
+    if found.engine == "ollama" and cells and found.first("kv_cells"):
+        words.setdefault("num_ctx", 0)
+    if found.engine == "ollama" and str(settings.get("flash_attn")).lower() in ("1", "true", "enabled"):
+        words["OLLAMA_FLASH_ATTENTION"] = True
     if words.get("num_ctx") == 0:  # by the card: what was cached says it
         words["num_ctx"] = int(cells or 0) // int(settings.get("n_parallel") or 1)
         if not words["num_ctx"]:

@@ -36,14 +36,20 @@ def printed_terms(found: Measurement) -> dict[str, int]:
     elif consumed is not None and weights is None:
         weights = consumed - (outside or 0)
     graphs = found.size_bytes("cudagraph_gib")
-    pool = found.smallest("available_kv_gib") or found.smallest("room_for_kv_gib")
+    pool = (
+        found.smallest("available_kv_gib") or found.smallest("given_kv_gib") or found.smallest("room_for_kv_gib")
+    )
+    states = sum(found.size_bytes(name) or 0 for name in _STATES)  # SGLang's beside its pool
     terms = {
         "weights": weights,
-        "kv_cache": None if pool is None else pool.bytes,
+        "kv_cache": None if pool is None else pool.bytes + states,
         "activations": found.size_bytes("activation_peak_gib"),
         "runtime": None if outside is None and graphs is None else (outside or 0) + (graphs or 0),
     }
     return {name: size for name, size in terms.items() if size is not None}
+
+
+_STATES = ("conv_states_gib", "ssm_states_gib", "draft_states_gib", "draft_windows_gib")
 
 
 def _engine_share(found: Measurement, launched: Launch, rank: RankEstimate | None) -> DeviceShare:
@@ -62,7 +68,7 @@ def _engine_share(found: Measurement, launched: Launch, rank: RankEstimate | Non
 
 _TERMS_OF = {
     "model_buffer_mib": "weights", "kv_buffer_mib": "kv_cache", "rs_buffer_mib": "kv_cache",
-    "compute_buffer_mib": "activations", "output_buffer_mib": "activations",
+    "compute_buffer_mib": "activations", "output_buffer_mib": "activations", "lora_buffer_mib": "weights",
 }  # fmt: skip
 
 
@@ -73,7 +79,20 @@ def host_terms(found: Measurement) -> dict[str, int]:
         term = _TERMS_OF.get(figure.name)
         if term is not None and figure.device and is_host(figure.device):
             terms[term] = terms.get(term, 0) + figure.bytes
+    if found.first("host_needed_mib") is not None:
+        cards = {figure.name for figure in found.figures if figure.device}
+        terms |= {
+            term: found.size_bytes(name) or 0 for name, (term, card) in _OF_2023.items() if card not in cards
+        }
     return terms
+
+
+# What builds of 2023 print of the host without naming it, unless the line of the card stands beside it.
+_OF_2023 = {
+    "host_needed_mib": ("weights", ""),
+    "kv_cache_mib": ("kv_cache", "kv_buffer_mib"),
+    "compute_total_mib": ("activations", "compute_buffer_mib"),
+}
 
 
 def _buffers(found: Measurement) -> dict[str, dict[str, int]]:

@@ -177,7 +177,8 @@ def _draft(found: Measurement) -> Document | None:
 
 def _mmproj(found: Measurement) -> Document | None:
     compute = {figure.device: figure.value for figure in found.every("compute_buffer_mib", "mmproj")}
-    return {"weights_mib": None, "compute_mib": compute} if compute else None
+    weights = next((figure.value for figure in found.every("projector_mib", "mmproj")), None)
+    return {"weights_mib": weights, "compute_mib": compute} if compute or weights else None
 
 
 def _breakdown(found: Measurement) -> list[Document] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cotenant.engines.logs.line import EngineLog, LogLine
 
-_WHOSE = r"(?:(?P<draft>DRAFT )[^:]{0,60}:\s*|(?P<mmproj>alloc_compute_meta):\s*)?"
+_WHOSE = r"(?:(?P<draft>DRAFT )[^:]{0,60}:\s*|(?P<mmproj>(?:alloc|reserve)_compute_meta):\s*)?"
 _DEVICE = _WHOSE + r"\b(?P<device>[A-Z]\w{0,40}(?:\[[^\]]{0,60}\])?)\s{1,40}"
 _MIB = r"\s*=\s*(?P<{0}><N>) Mi?B"
 _SETTINGS = {
@@ -52,11 +52,15 @@ LLAMA_CPP = EngineLog(
         LogLine("file type ", r"file type\s+= (?P<file_type>[\w .-]{2,40}?)\s*$"),
         LogLine("model ftype ", r"model ftype\s+= (?P<file_type>[\w .,-]{2,40}?)\s*$"),
         LogLine(" BPW)", r"\((?P<weight_bits><N>) BPW\)"),
-        LogLine(": NVIDIA ", r"Device (?P<oom_gpu>\d+): (?P<gpu>NVIDIA [\w -]+?)(?:,|$)"),
+        *(
+            LogLine(f": {vendor} ", rf"Device (?P<oom_gpu>\d+): (?P<gpu>{vendor} [\w -]+?)(?:,|$)")
+            for vendor in ("NVIDIA", "AMD")
+        ),
+        LogLine("VRAM: ", r"Device (?P<oom_gpu>\d+): .{1,120}?VRAM: (?P<device_total_mib><N>) MiB"),
         LogLine(
             "using device ",
-            r"using device (?P<device>\w+) \((?P<gpu>(?:[^()]|\([^()]{0,40}\)){1,80})\)"
-            r"(?:.*?- (?P<device_free_mib><N>) MiB free)?",
+            r"using device (?P<device>\w+)(?: \((?P<gpu>(?:[^()]|\([^()]{0,40}\)){1,80})\))?"
+            r"(?:.{0,60}?- (?P<device_free_mib><N>) MiB free)?",
         ),
         LogLine(
             "offloaded ",
@@ -78,6 +82,8 @@ LLAMA_CPP = EngineLog(
             anchor=" buffer size",
         ),
         LogLine("RS buffer size", _buffer("RS", "rs_buffer_mib"), anchor=" buffer size"),
+        LogLine("state buffer size", _buffer(r"DSV4 [\w -]{1,20}state", "rs_buffer_mib"), anchor=" buffer size"),
+        LogLine("LoRA buffer size", _buffer("LoRA", "lora_buffer_mib"), anchor=" buffer size"),
         LogLine(
             "compute buffer size",
             _buffer("compute", "compute_buffer_mib"),
@@ -98,11 +104,31 @@ LLAMA_CPP = EngineLog(
         LogLine(
             "KV self size",
             r"KV self size\s*=\s*(?P<kv_cache_mib><N>) MiB"
-            r"(?:, K \((?P<type_k>\w+)\):\s*(?P<k_mib><N>) MiB, V \((?P<type_v>\w+)\):\s*(?P<v_mib><N>) MiB)?"
+            r"(?:, K(?:-only)? \((?P<type_k>\w+)\):\s*(?P<k_mib><N>) MiB"
+            r"(?:, V \((?P<type_v>\w+)\):\s*(?P<v_mib><N>) MiB)?)?"
             r"(?:, c\^KV \((?P<type_c>\w+)\):\s*(?P<c_mib><N>) MiB)?",
         ),
+        LogLine(  # ik_llama.cpp's, beside the cache of its layers
+            "KV self indexer size",
+            r"KV self (?P<kv_kind>indexer) size\s*=\s*(?P<kv_cache_mib><N>) MiB \((?P<type_k>\w+)\)",
+        ),
+        LogLine("DSV4 cache: ", r"DSV4 cache: .{1,200}?total=\s*(?P<kv_cache_mib><N>) MiB"),
         LogLine("kv self size", r"kv self size\s*=\s*(?P<kv_cache_mib><N>) MB"),
+        # Of 2023: what the host holds (with its scratch until that August), then what went to the card.
+        LogLine("mem required  =", r"mem required\s+=\s*(?P<host_needed_mib><N>) MB"),
+        LogLine("compute buffer total size", r"total size = (?P<compute_total_mib><N>) Mi?B"),
+        LogLine(
+            "total VRAM used: ",
+            r"total (?P<device>VRAM) used: (?P<vram_mib><N>) MB"
+            r"(?: \(model: (?P<model_buffer_mib><N>) MB, context: (?P<vram_context_mib><N>) MB\))?",
+        ),
+        LogLine("VRAM kv self =", r"(?P<device>VRAM) kv self = (?P<kv_buffer_mib><N>) MB"),
+        LogLine("VRAM scratch buffer: ", r"(?P<device>VRAM) scratch buffer: (?P<compute_buffer_mib><N>) MB"),
         LogLine("llama_memory_recurrent: size", r"size =\s*(?P<rs_total_mib><N>) MiB"),
+        LogLine(
+            "model size:",
+            r"(?P<mmproj>load_hparams|clip_\w{3,40}): model size:\s+(?P<projector_mib><N>) Mi?B",
+        ),
         LogLine(
             "memory_breakdown_print",
             r"-\s+(?P<device>\w+)(?: \((?P<gpu>[^|]{1,80}?)\))?\s*\|\s*"
@@ -121,10 +147,28 @@ LLAMA_CPP = EngineLog(
         ),
         LogLine(
             "failed to allocate",
-            r"failed to allocate (?P<oom_device>\w+) buffer of size (?P<asked><N>)",
+            r"failed to allocate (?:'?(?P<oom_device>(?!buffer\b)\w+)\s*'? )?buffer(?: of size|, size =)\s+"
+            r"(?P<asked><N>)(?: (?P<asked_unit>Mi?B))?",
             failure="out_of_memory",
         ),
+        LogLine(
+            "failed to allocate", r"failed to allocate (?:memory|buffer) for kv cache", failure="out_of_memory"
+        ),
+        LogLine("failed to allocate", r"failed to allocate compute buffers", failure="out_of_memory"),
         LogLine("unable to allocate", r"unable to allocate (?P<oom_device>\w+) buffer", failure="out_of_memory"),
+        LogLine(
+            "(attempted to allocate",
+            r"attempted to allocate\s+(?P<asked><N>) (?P<asked_unit>MB)",
+            failure="out_of_host_memory",
+        ),
+        LogLine("kIOGPUCommandBufferCallbackErrorOutOfMemory", failure="out_of_memory"),
+        LogLine(
+            "Device memory allocation of size",
+            r"allocation of size (?P<asked><N>) failed",
+            failure="out_of_memory",
+        ),
+        LogLine("ErrorOutOfDeviceMemory", failure="out_of_memory"),
+        LogLine("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", failure="out_of_memory"),
         # What people report of a run in one line.
         LogLine("REPORTED", r"(?:held (?P<device_used_mib><N>) MiB.*?)?\bKV (?P<kv_cache_mib><N>) MiB"),
         LogLine("server is listening", ready=True),

@@ -17,7 +17,7 @@ def _size(name: str) -> str:
 
 
 def _sized(what: str, name: str) -> LogLine:
-    return LogLine(what, rf"{what}\\?\"? device=(?P<device>\w+) size={_size(name)}")
+    return LogLine(what, rf"{what}\\?\"? (?:device|buffer)=(?P<device>\w+) size={_size(name)}")
 
 
 _ESTIMATES = (
@@ -26,6 +26,9 @@ _ESTIMATES = (
     "memory.weights.repeating", "memory.weights.nonrepeating", "memory.graph.full", "memory.graph.partial",
     "projector.weights", "projector.graph",
 )  # fmt: skip
+
+
+_LOADS = {"Parallel": "n_parallel", "BatchSize": "n_ubatch", "FlashAttention": "flash_attn"}
 
 
 def estimate_name(word: str) -> str:
@@ -74,6 +77,16 @@ OLLAMA = EngineLog(
             failure="out_of_host_memory",
         ),
         LogLine("memory layout cannot be allocated", failure="out_of_memory"),
+        LogLine("llama-server reported out-of-memory during startup", failure="out_of_memory"),
+        LogLine(
+            "inference compute",
+            r"(?:description|name)=\\?\"?(?P<gpu>(?:NVIDIA|AMD|Intel|Apple|Quadro|Tesla|Radeon)"
+            r"[\w .()/+-]{0,80}?)\\?\""
+            rf".*?total={_size('gpu_mem')}\\?\"? available={_size('free')}",
+        ),
+        LogLine("new model will fit in available VRAM", r"parallel=(?P<n_parallel><N>)"),
+        LogLine("request=", r"\bKvSize:(?P<kv_cells><N>)", keys=_LOADS),
         LogLine("llama runner started", ready=True),
+        LogLine("llama-server started in", ready=True),
     ),
 )

@@ -45,6 +45,7 @@ SGLANG = EngineLog(
             r"Load weight end.*?(?:mem usage=(?P<weights_gib><N>) GB|\((?P<weights_gib_2><N>) GB of weights\))",
             anchor="avail mem=",
         ),
+        LogLine("Load weight end", r"avail mem=(?P<free_after_weights_gib><N>) GB", anchor="avail mem="),
         LogLine("Using KV cache dtype", r"KV cache dtype: torch\.(?P<kv_cache_dtype>\w+)"),
         LogLine(
             "KV Cache is allocated",
@@ -62,6 +63,12 @@ SGLANG = EngineLog(
             r"(?P<kv_cache_tokens><N>) tokens -> K (?P<sglang_k_gib><N>) GB \+ V (?P<sglang_v_gib><N>) GB",
         ),
         LogLine("SWAKVPool mem usage", r"SWAKVPool mem usage: (?P<available_kv_gib><N>) GB"),
+        LogLine(
+            "Mamba Cache is allocated",
+            r"conv_state size: (?P<conv_states_gib><N>)\s?GB, ssm_state size: (?P<ssm_states_gib><N>)\s?GB"
+            r"(?: intermediate_ssm_state_cache size: (?P<draft_states_gib><N>)\s?GB"
+            r" intermediate_conv_window_cache size: (?P<draft_windows_gib><N>)\s?GB)?",
+        ),
         LogLine("Memory pool end", r"Memory pool end\. avail mem=(?P<left_gib><N>) GB", anchor="avail mem="),
         LogLine("graph end", r"Capture (?:\w+ ){0,4}graph end.{0,80}?mem usage=(?P<cudagraph_gib><N>) GB"),
         LogLine("graphs (`elapsed=", r"graphs \(`elapsed=[\d.]+ s, mem usage=(?P<cudagraph_gib><N>) GB"),
@@ -71,6 +78,17 @@ SGLANG = EngineLog(
             "Please try to increase --mem-fraction-static",
             r"(?:mem_fraction_static=(?P<gpu_memory_utilization><N>))?",
             failure="no_room_for_pool",
+        ),
+        LogLine("state cache. Computed max_mamba_cache_size", failure="no_room_for_pool"),
+        LogLine("state cache is too small to serve", failure="no_room_for_pool"),
+        LogLine(" out of memory. Try to lower your batch size", failure="pool_ran_out"),
+        LogLine("alloc_req_slots runs out of memory", failure="pool_ran_out"),
+        LogLine("Out of memory even after retracting all other requests", failure="pool_ran_out"),
+        LogLine(
+            "The memory capacity is unbalanced",
+            r"Error: The memory capacity is unbalanced(?:.*?pre_model_load_memory=(?P<least_free_gib><N>)"
+            r", local_gpu_memory=(?P<own_free_gib><N>))?",
+            failure="unbalanced",
         ),
         LogLine("Capture cuda graph failed", failure="out_of_memory_in_graphs"),
         LogLine("The server is fired up and ready", ready=True),

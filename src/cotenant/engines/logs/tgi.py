@@ -61,6 +61,11 @@ TGI = EngineLog(
             failure="warm_up_prefill",
         ),
         LogLine(
+            "Out of available cache blocks",
+            r"asked (?P<blocks_asked><N>), only (?P<blocks_free><N>)",
+            failure="pool_ran_out",
+        ),
+        LogLine(
             "Not enough memory to handle `max_total_tokens",
             r"max_total_tokens=(?P<total_tokens_refused><N>)",
             failure="pool_below_one_sequence",

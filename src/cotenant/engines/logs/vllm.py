@@ -68,6 +68,13 @@ VLLM = EngineLog(
     ),
     lines=(
         LogLine("vLLM API server version", r"vLLM API server version v?(?P<engine_version>[\w.+]+)", starts=True),
+        LogLine(
+            "vLLM server version ",
+            r"server version v?(?P<engine_version>[\w.+]+), serving model (?P<model>[^\s,]{1,300})",
+            starts=True,
+        ),
+        LogLine("▀▄▀ █", r"█\s+version\s+v?(?P<engine_version>\d[\w.+]*)", starts=True),  # its banner
+        LogLine("█▄█▀ █", r"█\s+model\s+(?P<model>[^\s]{1,300})"),
         LogLine("LLM engine (v", r"LLM engine \(v(?P<engine_version>[\w.+]+)\)", keys=_KEYS, starts=True),
         LogLine("LLM engine with config", keys=_KEYS, starts=True),
         LogLine("non-default args", keys=_KEYS),
@@ -103,15 +110,37 @@ VLLM = EngineLog(
             r".*?kv_cache_size=(?P<available_kv_gib><N>)\s?GiB"
             r"(?:.*?gpu_memory_utilization=(?P<utilization_printed><N>))?",
         ),
+        LogLine(
+            "memory for KV Cache as specified",
+            r"free memory (?P<free_gib><N>)\s?GiB, reserved (?P<given_kv_gib><N>)\s?GiB memory for KV Cache",
+        ),
+        LogLine(
+            "Applying persisted startup plan",
+            r"kv_cache_memory_bytes=\d+ \((?P<available_kv_gib><N>) GiB\)",
+            keys={"kv_cache_memory_bytes": "kv_cache_memory_bytes"},
+        ),
+        LogLine("Auto-fit max_model_len", r"(?:reduced from \d+ to|context length) (?P<fitted_max_len><N>)"),
+        LogLine("Multiplying the GPU KV cache size", r"dcp_world_size (?P<decode_context_parallel_size><N>)"),
+        # At level DEBUG.
+        LogLine(
+            "Initial free memory: ",
+            r"Initial free memory: (?P<free_gib><N>) GiB(?:; Requested memory: (?P<gpu_memory_utilization><N>) "
+            r"\(util\), (?P<budget_gib><N>) GiB|.*?requested GPU memory: (?P<budget_gib_2><N>) GiB)",
+        ),
+        LogLine(
+            "torch peak memory increase: ",
+            r"increase: (?P<activation_peak_gib><N>)\s?GiB(?:.*?weights memory: (?P<weights_gib><N>)\s?GiB)?",
+        ),
         LogLine("vailable KV cache memory", r"available KV cache memory: (?P<available_kv_gib><N>) GiB"),
         LogLine("KV cache size:", r"GPU KV cache size: (?P<kv_cache_tokens><N>) tokens"),
-        LogLine("blocks: ", r"# ?(?:GPU|CUDA|ROCM|XPU|HPU|TPU|NPU|device) blocks: (?P<gpu_blocks><N>)"),
+        LogLine("blocks: ", r"# ?(?:GPU|CUDA|ROCM|XPU|HPU|TPU|NPU|CPU|neuron|device) blocks: (?P<gpu_blocks><N>)"),
         LogLine("num_gpu_blocks is", r"num_gpu_blocks is:? (?P<gpu_blocks><N>)"),
         LogLine(
             "Maximum concurrency for",
             r"Maximum concurrency for (?P<max_concurrency_len><N>) tokens per request: (?P<max_concurrency><N>)x",
         ),
         LogLine("Graph capturing finished", r"Graph capturing finished in .*?took (?P<cudagraph_gib><N>) GiB"),
+        LogLine("Encoder graph capturing finished", r"took (?P<encoder_graphs_gib><N>) GiB"),
         LogLine("Estimated CUDA graph memory", r"CUDA graph memory: (?P<cudagraph_estimated_gib><N>) GiB"),
         LogLine(
             "CUDA graph pool memory",
@@ -143,8 +172,9 @@ VLLM = EngineLog(
         LogLine("Padding mamba page size", r"Padding mamba page size by (?P<page_padding_percent><N>)%"),
         LogLine(
             "available KV cache memory (",
-            r"max seq len \((?P<needed_kv_seq_len><N>)\), \(?(?P<needed_kv_gib><N>) GiB (?:of )?KV cache is needed"
-            r".*?available KV cache memory \((?P<available_kv_gib><N>) GiB\)"
+            r"max seq len \((?P<needed_kv_seq_len><N>)\), \(?(?P<needed_kv_gib><N>) Gi?B (?:of )?KV cache is "
+            r"needed"
+            r".*?available KV cache memory \((?P<available_kv_gib><N>) Gi?B\)"
             r"(?:.*?estimated maximum model length is (?P<estimated_max_len><N>))?",
             failure="pool_below_one_sequence",
         ),
@@ -155,12 +185,27 @@ VLLM = EngineLog(
             failure="pool_below_one_sequence",
         ),
         LogLine("No available memory for the cache blocks", failure="no_room_for_pool"),
+        LogLine("Cannot auto-fit max_model_len", failure="no_room_for_pool"),
+        LogLine("Externally held weights on device", r"GiB\) exceed the", failure="no_room_for_pool"),
+        LogLine("Out of memory! No free blocks are available", failure="pool_ran_out"),
         LogLine(
             "is less than desired GPU memory utilization",
             r"\((?P<free_gib><N>)/(?P<gpu_mem_gib><N>) GiB\) on startup is less than desired GPU memory "
             r"utilization \((?P<gpu_memory_utilization><N>), (?P<budget_gib><N>) GiB\)",
             failure="not_free_at_start",
         ),
+        LogLine(  # another process holds its weights
+            "is less than the engine's budget after",
+            r"\((?P<free_gib><N>)/(?P<gpu_mem_gib><N>) GiB\) on startup is less than .{1,90}? "
+            r"\((?P<gpu_memory_utilization><N>), (?P<budget_gib><N>) GiB\)",
+            failure="not_free_at_start",
+        ),
+        LogLine(  # its backend for processors
+            "is less than desired CPU memory utilization",
+            r"\((?P<oom_free_gib><N>)/<N> GiB\).*?utilization \(<N>, (?P<asked_gib><N>) GiB\)",
+            failure="out_of_host_memory",
+        ),
+        LogLine(") GiB for KV cache", r"set \((?P<available_kv_gib><N>)/<N>\) GiB for KV cache"),
         LogLine(
             "Error in memory profiling",
             r"Initial free memory (?P<initial_free_gib><N>)(?: GiB)?, current free memory "
@@ -180,6 +225,8 @@ VLLM = EngineLog(
             r"weights\+non-torch (?P<consumed_weights_plus_nontorch_gib><N>) GiB, activation peak "
             r"(?P<activation_peak_gib><N>) GiB, KV (?P<available_kv_gib><N>) GiB",
         ),
+        LogLine(" GiB pool", r"\d+ x (?P<available_kv_gib><N>) = <N> GiB pool"),
+        LogLine(" tokens in ", r"KV cache holds (?:only )?\S{1,20} tokens in (?P<available_kv_gib><N>) GiB"),
         LogLine("Chunked prefill is enabled", keys=_KEYS),
         LogLine("Application startup complete", ready=True),
         LogLine("init engine (profile, create kv cache", ready=True),

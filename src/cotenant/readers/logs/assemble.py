@@ -64,6 +64,7 @@ def _with_sums(run: Run) -> tuple[Figure, ...]:
     if keys and values and not any(f.name == "available_kv_gib" for f in figures):
         total = round(keys.value + values.value, 6)
         figures.append(replace(keys, name="available_kv_gib", value=total, text=f"{keys.text} + {values.text}"))
+    figures += _weights_by_difference(figures)
     states = [f for f in figures if f.name == "rs_buffer_mib" and f.section != "draft"]
     if states and not any(f.name == "rs_total_mib" for f in figures):
         total = round(sum(f.value for f in states), 2)
@@ -71,6 +72,16 @@ def _with_sums(run: Run) -> tuple[Figure, ...]:
             replace(states[0], name="rs_total_mib", value=total, text=f"{total:g}", device="", section="")
         )
     return tuple(figures)
+
+
+def _weights_by_difference(figures: list[Figure]) -> list[Figure]:
+    """Releases of SGLang before 0.4.4 print what is free before and after the weights, not what they take."""
+    after = next((f for f in figures if f.name == "free_after_weights_gib"), None)
+    before = next((f for f in figures if f.name == "free_gib"), None)
+    if after is None or before is None or any(f.name == "weights_gib" for f in figures):
+        return []
+    taken = round(before.value - after.value, 2)
+    return [replace(after, name="weights_gib", value=taken, text=f"{before.text} - {after.text}")]
 
 
 _POOL = ("available_kv_gib", "kv_cache_tokens", "gpu_blocks")
@@ -97,7 +108,7 @@ def _ollama_buffers(figures: list[Figure]) -> list[Figure]:
 
 
 def _notes(run: Run) -> tuple[str, ...]:
-    notes = []
+    notes = ["read from a table that names no engine: the words are vLLM's"] if run.posted else []
     if any(figure.labels.get("fallback") for figure in run.figures):
         notes.append("max batch total tokens is a fallback constant here, not a measurement")
     return tuple(notes)

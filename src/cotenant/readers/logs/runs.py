@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from cotenant.domain.measurement import Failure, Figure, Setting
 from cotenant.engines.logs import LOGS, EngineLog, LogLine
+from cotenant.readers.logs.posts import ENGINE as POSTED
+from cotenant.readers.logs.posts import HEADS, Row, Table
 from cotenant.readers.logs.prefixes import Entry, Process
 from cotenant.readers.logs.values import LineValues, read_line
 
@@ -20,6 +22,7 @@ MAX_RUNS, MAX_FIGURES, MAX_FAILURES, MAX_PROCESSES = 64, 2000, 32, 4096
 _SETTLED = (
     "available_kv_gib", "kv_cache_tokens", "gpu_blocks", "kv_cache_mib", "kv_buffer_mib", "ollama_total_gib",
 )  # fmt: skip
+_OF_CARDS = ("gpu_mem_gib", "free_gib", "device_total_mib", "device_free_mib")
 # Files whose name tells nothing of what they hold: the header's own name says more.
 _NAMELESS = re.compile(r"(?:^|[/\\])(?:model|ggml-model[\w.-]*|sha256-[0-9a-f]{16,})(?:\.gguf)?$")
 _RUNS_INSIDE = {"llama.cpp": "ollama"}  # the runner of the other prints the lines of the one
@@ -44,6 +47,7 @@ class Run:
     section: str = ""
     is_draft: bool = False
     mixed: bool = False
+    posted: bool = False  # a row of a table, not an engine's own lines
 
     @property
     def is_settled(self) -> bool:
@@ -52,8 +56,8 @@ class Run:
 
     @property
     def has_content(self) -> bool:
-        """Anything to report."""
-        return bool(self.figures or self.failures)
+        """Anything to report beside what card there is."""
+        return bool(self.failures) or any(figure.name not in _OF_CARDS for figure in self.figures)
 
 
 class Runs:
@@ -63,13 +67,14 @@ class Runs:
         logs = tuple(logs)
         self._lines = [(line.needle, log, line) for log in logs for line in log.lines]
         self._styles = [(needle, log.engine) for log in logs for needle, _ in log.styles]
+        self._table = Table()
         self.runs: list[Run] = []
         self.dropped = 0
 
     @property
     def needles(self) -> tuple[bytes, ...]:
         """What a block of the log is searched for."""
-        words = {line.searched for _, _, line in self._lines}
+        words = {*HEADS, *(line.searched for _, _, line in self._lines)}
         short = [word for word in words if not any(other in word for other in words if other != word)]
         return tuple(sorted(word.encode() for word in short))
 
@@ -77,11 +82,26 @@ class Runs:
         """Take in one line."""
         if "Received request" in entry.text[:300]:  # what users wrote is no log
             return
+        posted = self._table.read(entry.text)
+        if posted is not None:
+            for row in posted:
+                self._post(entry, row)
+            return
         for needle, log, line in self._lines:
             if needle in entry.text:
                 values = read_line(line, entry.text)
                 if values is not None:
                     self._take(entry, log, line, values)
+
+    def _post(self, entry: Entry, row: Row) -> None:
+        """A row of a table in a post is a run of its own."""
+        if len(self.runs) >= MAX_RUNS:
+            self.dropped += 1
+            return
+        source = ", ".join(word for word in (row.label, row.who) if word)
+        facts = {"model": row.who} if row.who else {}
+        figures = [Figure(name, value, text, line=entry.number) for name, value, text in row.figures]
+        self.runs.append(Run(POSTED, source, entry.number, facts=facts, figures=figures, posted=True))
 
     def _take(self, entry: Entry, log: EngineLog, line: LogLine, values: LineValues) -> None:
         if self._strays(entry, log.engine, line, values):
@@ -167,7 +187,7 @@ class Runs:
         if engine in _RUNS_INSIDE.values():  # a server that outlives its runners: it told these once
             before = [one for one in self.runs if _same(one, engine) and one.source == run.source][-1:]
             for one in before:
-                run.facts |= {name: one.facts[name] for name in ("engine_version",) if name in one.facts}
+                run.facts |= {name: one.facts[name] for name in ("engine_version", "gpu") if name in one.facts}
                 run.settings |= {name: one.settings[name] for name in ("type_k",) if name in one.settings}
         self.runs.append(run)
         return run

@@ -27,7 +27,7 @@ _LABELS = (
 )
 _SETTINGS = (
     "gpu_memory_utilization", "block_size", "max_num_batched_tokens", "max_num_seqs", "max_model_len",
-    "max_input_tokens", "max_total_tokens", "tensor_parallel_size",
+    "max_input_tokens", "max_total_tokens", "tensor_parallel_size", "decode_context_parallel_size", "n_parallel",
 )  # fmt: skip
 _WORDS_OF_LINES = ("kv_cache_dtype",)
 _LARGEST = 1e18
@@ -91,7 +91,7 @@ def _settings(line: LogLine, text: str) -> dict[str, Setting]:
 def _section(labels: Mapping[str, str]) -> dict[str, str]:
     if "draft" in labels or "mmproj" in labels:
         return {"section": "draft" if "draft" in labels else "mmproj"}
-    kind = {"non-SWA": "full", "SWA": "swa"}.get(labels.get("kv_kind", ""))
+    kind = {"non-SWA": "full", "SWA": "swa", "indexer": "indexer"}.get(labels.get("kv_kind", ""))
     return {"section": kind} if kind else {}
 
 
