@@ -24,7 +24,7 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
 from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
 from cotenant.estimation.memo import IdentityCache
-from cotenant.estimation.mixers import quantised_mixers, share_quantised
+from cotenant.estimation.mixers import follows_exceptions, quantised_mixers, share_quantised
 from cotenant.estimation.segments import reserved
 from cotenant.estimation.stages import copies_in_stage, rank_share, stage_layers
 from cotenant.units import format_count, format_gib
@@ -39,7 +39,6 @@ _MERGED = {
 # whose makers or loaders take every linear layer do not.
 _PREDICTION = "mtp."
 _PREDICTING_TOO = ("fp8", "gguf-", "bnb-", "fp32", "int8-by-name")
-_WHOLE_FORMATS = ("gguf-", "bnb-", "fp32")  # made from the 16-bit weights, whatever another recipe left out
 
 EXPERTS_ALONE = frozenset({Role.EXPERT})
 """What copies of attention split between them in vLLM: experts, and nothing else."""
@@ -199,8 +198,8 @@ def _storage(model: ModelSpec, format: QuantizationFormat, group: ParameterGroup
     if group.own_storage is not None:
         if format.name == model.quantization:
             return group.own_storage[0] if group.own_storage else None
-        if not group.own_storage and not format.name.startswith(_WHOLE_FORMATS):
-            return None  # what the publisher kept out of 8 bits, others keep out of fewer
+        if not group.own_storage and follows_exceptions(model, format):
+            return None
     if group.name.startswith(_PREDICTION) and not format.name.startswith(_PREDICTING_TOO):
         return None
     role = group.role
