@@ -37,13 +37,13 @@ from cotenant.engines.rules import (
     RuntimeRules,
 )
 from cotenant.engines.sglang_arguments import adapter_flags, flags, head, refuse_unknown, tp_size
-from cotenant.units import GIB, MIB
+from cotenant.units import MIB
 
 NEWEST = Version((0, 5, 23), "0.5.23")
 OLDEST = Version((0, 2, 0), "0.2.0")
 
 _Release = tuple[int, ...]
-_REQUESTS = 2048  # max_running_requests, until a pool of more than four longest sequences raises it (4096 at most)
+REQUESTS = 2048  # max_running_requests, until a pool of more than four longest sequences raises it (4096 at most)
 _STATES = 3  # of every running request with the radix cache on (model_runner_kv_cache_mixin.py)
 
 
@@ -92,7 +92,7 @@ class Sglang:
         card = _Card.of(gpu, settings, release)
         tokens = settings.max_num_batched_tokens or card.chunk
         graphs = settings.max_graph_batch or card.graphs
-        requests = settings.max_num_seqs or _REQUESTS
+        requests = settings.max_num_seqs or REQUESTS
         share = settings.gpu_memory_utilization
         return replace(
             settings,
@@ -165,14 +165,14 @@ def _rules(release: _Release) -> MemoryRules:
             prefill_bytes=8 * MIB,
             latent_prefill_bytes=1536 * MIB,
             copy_bytes=3 * MIB,  # the same: DP attention pads, "much more" for large batches
-            # not derived: its source names no bound; of the logs at hand a 1B model printed 3.97 GiB for a
-            # captured prefill, others 0.26 and less, DeepSeek 5 to 6 for its first graph (issue 16143)
-            graph_slack_bytes=2 * GIB if release >= (0, 5, 12) else 512 * MIB,
+            # not derived: its source names no bound. Logs print 0.26 GiB and less beside the middle; one of a 1B
+            # model on a card that another used printed 3.97, DeepSeek 5 to 6 for its first graph (issue 16143)
+            graph_slack_bytes=512 * MIB,
             slot_bytes=4,  # req_to_token: int32 (memory_pool.py)
             # kv_indices or a page table, and a mask of a byte (layers/attention: init_cuda_graph_state); FA3 has
             # four bytes a page, FlashInfer five a token, Triton nine since 0.5
             index_bytes=(0, 4, 9 if release >= (0, 5) else 5),
-            default_slots=(_REQUESTS, 4096 if release >= (0, 3) else 5120),
+            default_slots=(REQUESTS, 4096 if release >= (0, 3) else 5120),
         ),
         has_cache_bytes=False,
         has_cache_tokens=True,
