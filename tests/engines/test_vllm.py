@@ -286,6 +286,19 @@ def test_prefix_caching_keeps_one_more_state_of_hybrids(spec):
     assert _pool_as_printed(model, "0.28.0", 10.21, enable_prefix_caching=False) == 235_706
 
 
+def test_an_indexers_pooled_keys_are_packed_beside_latent_rows(spec):
+    """GLM-5.3-Flash on eight H200: 81.79 GiB print 7,228,559 tokens, and 55.15 requests of 131,072 (a public log)."""
+    engine, parsed = find_engine("vllm@0.30.0")
+    asked = EngineSettings(tensor_parallel_size=8, max_model_len=131072, max_num_seqs=512)
+    model = spec("zai-org/GLM-5.3-Flash")
+    settings = engine.resolve(model, find_gpu("H200"), asked, parsed)
+    layout = cache_layout(model, settings, engine.rules(parsed).cache)
+    blocks = layout.blocks_in((int(81.79 * GIB),))
+    assert layout.groups[0].block_size == 640
+    assert blocks / layout.sequence_blocks(131072, 8192) == pytest.approx(55.15, abs=5e-3)
+    assert layout.tokens_as_printed(blocks, 131072, 8192) == pytest.approx(7_228_559, rel=2e-4)
+
+
 def test_mamba_keeps_the_state_behind_every_block_until_0_28(spec):
     """v1/kv_cache_interface.py, MambaSpec: mode "all" where prefixes are cached, "align" since 0.28."""
     model = spec("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16")

@@ -6,7 +6,8 @@
                 states, dealt into groups that a block has room for
 
 Source: vLLM 0.33.0 v1/core/kv_cache_planning.py (_get_packed_kv_cache_groups), for caches that want blocks
-outermost (models/qwen4_exp/common/qsa_cache.py); platforms/interface.py, _align_hybrid_block_size.
+outermost (models/qwen4_exp/common/qsa_cache.py, models/glm5next/common/attention.py); platforms/interface.py,
+_align_hybrid_block_size.
 """
 
 from __future__ import annotations
@@ -19,22 +20,24 @@ from cotenant.engines.rules import CacheRules
 from cotenant.estimation.compressed_pages import repeats_of
 from cotenant.estimation.pages import PageGroup
 
+_STATE = {AttentionKind.RECURRENT}
+_LATENT_STEP = 128  # tokens of which sparse MLA's blocks are multiples
+
 
 def is_packed(groups: list[PageGroup]) -> bool:
-    """Whether an indexer's keys and states stand beside attention that keeps all keys and values."""
-    return {group.kind for group in groups} == {AttentionKind.FULL, AttentionKind.LATENT, AttentionKind.RECURRENT}
+    """Whether an indexer's keys and states stand beside attention that keeps everything, in latent rows or not."""
+    whole = [group for group in groups if group.kind in (AttentionKind.FULL, AttentionKind.LATENT)]
+    kinds = {group.kind for group in groups}
+    return len(whole) == 2 and AttentionKind.LATENT in kinds and kinds - {group.kind for group in whole} == _STATE
 
 
 def packed(
     groups: list[PageGroup], rules: CacheRules, stages: int
 ) -> tuple[tuple[PageGroup, ...], tuple[int, ...]]:
     """(groups, bytes of one block of each stage)."""
-    full, index = (
-        next(group for group in groups if group.kind is kind)
-        for kind in (AttentionKind.FULL, AttentionKind.LATENT)
-    )
     states = [group for group in groups if group.kind is AttentionKind.RECURRENT]
-    step = max(rules.state_alignment, full.block_size)
+    full, index = (group for group in groups if group not in states)  # an indexer's pages are the last
+    step = max(rules.state_alignment, full.block_size, _LATENT_STEP if full.kind is AttentionKind.LATENT else 0)
     block = step * ceil(max(group.page_bytes for group in states) / (step * full.token_bytes))
     page, token = round(block * full.token_bytes), full.token_bytes + index.token_bytes
     whole = PageGroup(full.kind, full.layers, block, round(block * token), token)
