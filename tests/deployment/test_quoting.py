@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotenant.deployment.launch import Launch, launches, with_own_ports
+from cotenant.deployment.launch import Launch, launches, on_a_machine, with_own_ports
 from cotenant.deployment.quoting import to_yaml, unit
 from cotenant.deployment.targets import export
 from cotenant.domain.plan import Plan
@@ -56,7 +56,7 @@ def test_shell(model: str, checkpoint: str) -> None:
     first = changed(plan)
     script = texts(plan, "commands")[f"{first.name}.sh"]
     words = shlex.split(script[script.index("\nexec ") + 1 :])
-    assert words == ["exec", *first.argv]
+    assert words == ["exec", *on_a_machine(first).argv]
     assert checkpoint in words
 
 
@@ -132,7 +132,7 @@ def test_systemd(model: str, checkpoint: str) -> None:
     text = texts(plan, "systemd")[f"cotenant-{first.name}.service"]
     (line,) = [line for line in text.split("\n") if line.startswith("ExecStart=")]
     words = [word.replace("$$", "$") for word in unit_words(line.removeprefix("ExecStart="))]
-    assert words == ["/usr/bin/env", *first.argv]
+    assert words == ["/usr/bin/env", *on_a_machine(first).argv]
 
 
 @given(names)
@@ -154,7 +154,7 @@ def test_llama_swap(model: str, checkpoint: str) -> None:
         return
     models = yaml.safe_load(found["llama-swap.yaml"])["models"]
     entry = models[first.replica.id if model == "triage" else model]  # the plan's other model is called that
-    assert shlex.split(entry["cmd"]) == [*first.argv]
+    assert shlex.split(entry["cmd"]) == [*on_a_machine(first).argv]
 
 
 def modelfile_values(text: str) -> dict[str, str]:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from cotenant.domain.verification import Verification
 
 
-def deploy(source: PlanSource, *, to: str, progress: Progress | None = None) -> Deployment:
+def deploy(
+    source: PlanSource, *, to: str, listen: str = "127.0.0.1", progress: Progress | None = None
+) -> Deployment:
     """A plan as files that start it on the target `to`: ``compose``, ``kubernetes``, ``systemd`` and their kin.
+    `listen`: the address of its machine on which an engine answers.
 
     `source` is a plan, its JSON (a path, a mapping, or ``-`` for standard input), or a fleet, which is planned
     first. Every command is rendered anew from the plan's typed fields. Raises InputError for an unknown target,
@@ -34,7 +37,7 @@ def deploy(source: PlanSource, *, to: str, progress: Progress | None = None) -> 
     found = None if isinstance(source, Fleet) else given_plan(source)
     if found is None:
         found = make_plan(source, progress=progress)  # type: ignore[arg-type] # what is no plan is a fleet
-    return export(found, to)
+    return export(found, to, listen=listen)
 
 
 def verify(

@@ -20,9 +20,13 @@ from cotenant.deployment.targets import TARGETS
     "--out", type=click.Path(file_okay=False), metavar="DIR",
     help="Write the files there, instead of to stdout.",
 )  # fmt: skip
+@click.option(
+    "--listen", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="Where engines answer: an address of their machine, 0.0.0.0 for every one. No engine asks for a key.",
+)  # fmt: skip
 @json_option
 @reports_errors
-def command(plan: str, target: str, out: str | None, as_json: bool) -> int:
+def command(plan: str, target: str, out: str | None, listen: str, as_json: bool) -> int:
     """Write PLAN (the JSON of `cotenant plan`, - for stdin, or a fleet file, which is planned first) for a target.
 
     Exit status 3 when a model has no place in the plan; the others are written.
@@ -36,7 +40,7 @@ def command(plan: str, target: str, out: str | None, as_json: bool) -> int:
     folder = None if out is None else Path(out)
     check_outputs(folder=folder)
     with progress() as report:
-        found = api.deploy(plan, to=target, progress=report)
+        found = api.deploy(plan, to=target, listen=listen, progress=report)
     if folder is not None:
         from cotenant.edge.deployments import write_deployment
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from cotenant.deployment.launch import (
     LOAD_S,
+    LOOPBACK,
     Launch,
     folder,
     launches,
     nodes,
+    on_a_machine,
+    open_notes,
     path_notes,
-    with_own_ports,
 )
 from cotenant.deployment.mig import mig_notes, mig_reference
 from cotenant.deployment.quoting import check_printable, shell
@@ -19,17 +21,17 @@ from cotenant.domain.deployment import DeployFile
 from cotenant.domain.plan import Plan
 
 
-def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+def files(plan: Plan, listen: str = LOOPBACK) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     """`NAME.sh`, `NAME.env` and what else a replica reads; `start.sh` for each machine."""
-    found = launches(plan)
+    found = launches(plan, listen)
     made = [file for node, each in nodes(found).items() for file in _node(folder(node, found), each)]
     notes = path_notes(found, "beside the scripts, or at that path")
-    return tuple(made), (*mig_notes(found, "in the environment of start.sh"), *notes)
+    return tuple(made), (*mig_notes(found, "in the environment of start.sh"), *notes, *open_notes(listen))
 
 
 def _node(place: str, found: Sequence[Launch]) -> Iterator[DeployFile]:
     for one in found:
-        yield DeployFile(f"{place}{one.name}.sh", _script(with_own_ports(one)), executable=True)
+        yield DeployFile(f"{place}{one.name}.sh", _script(on_a_machine(one)), executable=True)
         yield DeployFile(f"{place}{one.name}.env", _environment(one))
         for name, text in one.files.items():
             yield DeployFile(f"{place}{name}", text)

@@ -23,10 +23,13 @@ from cotenant.deployment.container import (
 )
 from cotenant.deployment.launch import (
     LOAD_S,
+    LOOPBACK,
     Launch,
+    bracketed,
     folder,
     launches,
     nodes,
+    open_notes,
     path_notes,
 )
 from cotenant.deployment.mig import mig_notes, mig_reference
@@ -43,19 +46,19 @@ _BOOT_NOTE = (
 )
 
 
-def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+def files(plan: Plan, listen: str = LOOPBACK) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     """`compose.yaml` for each machine, and the files that its services mount."""
     found = launches(plan)
     made: list[DeployFile] = []
     for node, each in nodes(found).items():
         place = folder(node, found)
-        made.append(DeployFile(f"{place}compose.yaml", _HEADER + to_yaml(_compose(each))))
+        made.append(DeployFile(f"{place}compose.yaml", _HEADER + to_yaml(_compose(each, bracketed(listen)))))
         made += [DeployFile(f"{place}{name}", text) for one in each for name, text in one.files.items()]
         if _ordered(each):
             made.append(DeployFile(f"{place}{BOOT_UNIT}", _boot_unit(each)))
     boot = (_BOOT_NOTE,) if _ordered(found) else ()
     notes = path_notes(found, "beside compose.yaml, or at that path")
-    return tuple(made), (*boot, *mig_notes(found, "to docker compose, in .env"), *notes)
+    return tuple(made), (*boot, *mig_notes(found, "to docker compose, in .env"), *notes, *open_notes(listen))
 
 
 def _ordered(found: Sequence[Launch]) -> bool:
@@ -85,24 +88,24 @@ WantedBy=multi-user.target
 """
 
 
-def _compose(found: Sequence[Launch]) -> dict[str, Any]:
+def _compose(found: Sequence[Launch], host: str) -> dict[str, Any]:
     volumes: dict[str, dict[str, str]] = {f"{one.replica.engine.replace('.', '-')}-files": {} for one in found}
     awaited = {name for one in found for name in one.waits_for}
     services = {
-        one.name: _service(one, "on-failure" if one.waits_for or one.name in awaited else "unless-stopped")
+        one.name: _service(one, host, "on-failure" if one.waits_for or one.name in awaited else "unless-stopped")
         for one in found
     }
     return {"name": "cotenant", "services": services, "volumes": volumes}
 
 
-def _service(one: Launch, restart: str) -> dict[str, Any]:
+def _service(one: Launch, host: str, restart: str) -> dict[str, Any]:
     program = entrypoint(one)
     service: dict[str, Any] = {"image": image(one), "restart": restart}
     if program is not None:
         service["entrypoint"] = program
     service["command"] = _literal(arguments(one))
     service["environment"] = _environment(one)
-    service["ports"] = [f"127.0.0.1:{one.replica.port}:{one.replica.port}"]
+    service["ports"] = [f"{host}:{one.replica.port}:{one.replica.port}"]
     service["volumes"] = _volumes(one)
     if one.files or one.local_paths:
         service["working_dir"] = WORKDIR

@@ -8,6 +8,8 @@ from cotenant.errors import UnsupportedError
 WORKDIR = "/cotenant"
 """Where a container finds the files and relative paths that its arguments name."""
 
+_ALL = "0.0.0.0"  # inside of its own network: what others reach of it is published by its target
+
 
 def image(launch: Launch) -> str:
     """The published image of the engine's version."""
@@ -25,14 +27,14 @@ def entrypoint(launch: Launch) -> list[str] | None:
 def arguments(launch: Launch, *, metrics: bool = False) -> list[str]:
     """What follows the entrypoint: the rest of the words, on all interfaces, with metrics where asked."""
     skip = launch.hosting.entry_words
-    found = [*launch.argv[1 if skip is None else skip :], *launch.hosting.listen]
+    found = [*launch.argv[1 if skip is None else skip :], *launch.hosting.listening(_ALL)]
     page = launch.hosting.metrics(launch.version)
     return found + list(page.flags) if metrics and page else found
 
 
 def variables(launch: Launch) -> dict[str, str]:
     """The environment, on all interfaces. The container sees only its own cards, so none are named."""
-    return {**launch.variables, **launch.hosting.listen_variables(launch.replica.port)}
+    return {**launch.variables, **launch.hosting.listen_variables(_ALL, launch.replica.port)}
 
 
 def probe(launch: Launch) -> list[str]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 
 from cotenant.deployment.quoting import check_text
 from cotenant.domain.engine import Version
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.domain.workload import Adapter
 from cotenant.engines import find_engine
-from cotenant.engines.hosting import hosting_of
+from cotenant.engines.hosting import hosting_of, slots_of
 from cotenant.engines.hosting.rules import Hosting
 from cotenant.engines.names import also_named, takes_several
 from cotenant.errors import UnsupportedError
 
 LOAD_S = 1800
 """How long a replica may take to answer at first: a 70B checkpoint over 1 Gbit/s takes about twenty minutes."""
+
+LOOPBACK = "127.0.0.1"
+"""Where engines answer unless another address is told: none of them asks for a key."""
 
 _VARIABLE = re.compile(r"([A-Z_][A-Z0-9_]*)=(.*)", re.DOTALL)
 _LONGEST_SLUG = 40
@@ -40,6 +44,7 @@ class Launch:
     files: Mapping[str, str]
     after_start: tuple[str, ...]
     waits_for: tuple[str, ...]
+    address: str = LOOPBACK  # on which it answers, where nothing else stands between it and its clients
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -68,9 +73,15 @@ class Launch:
         return tuple(found)
 
     @property
+    def slots(self) -> int:
+        """Requests that it takes at once."""
+        return slots_of(self.replica.engine, self.version, self.replica.settings)
+
+    @property
     def health_url(self) -> str:
         """Answers once the model is loaded, asked from its own machine."""
-        return f"http://127.0.0.1:{self.replica.port}{self.hosting.health}"
+        here = LOOPBACK if ip_address(self.address).is_unspecified else self.address
+        return f"http://{bracketed(here)}:{self.replica.port}{self.hosting.health}"
 
     @property
     def card_variables(self) -> dict[str, str]:
@@ -93,20 +104,26 @@ def is_path(text: str) -> bool:
     return text.startswith(("/", "./", "../", "~")) or text.endswith(".gguf")
 
 
-def launches(plan: Plan) -> tuple[Launch, ...]:
-    """Every replica in the order in which they start. Raises UnsupportedError for text that no file can hold."""
+def bracketed(address: str) -> str:
+    """As it stands before a port."""
+    return f"[{address}]" if ":" in address else address
+
+
+def launches(plan: Plan, address: str = LOOPBACK) -> tuple[Launch, ...]:
+    """Every replica in the order in which they start, to answer on `address`. Raises UnsupportedError for text
+    that no file can hold."""
     ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     names = slugs([one.id for one in ordered])
     found: list[Launch] = []
     for replica, name in zip(ordered, names, strict=True):
-        found.append(_launch(replica, name, _waits_for(replica, found)))
+        found.append(replace(_launch(replica, name, _waits_for(replica, found)), address=address))
     return tuple(found)
 
 
 def answering_as(one: Launch, model: str, also: Sequence[str], adapters: Sequence[Adapter]) -> Launch:
     """The same replica under other names: of its model, of those folded into it, and of its adapters."""
     replica = replace(one.replica, model=model, also_serves=tuple(also), adapters=tuple(adapters))
-    return _launch(replica, one.name, one.waits_for)
+    return replace(_launch(replica, one.name, one.waits_for), address=one.address)
 
 
 def _launch(replica: ReplicaPlan, name: str, waits_for: tuple[str, ...]) -> Launch:
@@ -199,6 +216,22 @@ def with_own_ports(launch: Launch) -> Launch:
     """As it runs beside others in one network namespace: no two servers meet on a socket."""
     more = launch.hosting.own_ports(launch.version, launch.replica.port)
     return replace(launch, argv=(*launch.argv, *more))
+
+
+def on_a_machine(launch: Launch) -> Launch:
+    """As a process of a machine itself: beside others, and on its address alone."""
+    told = with_own_ports(launch)
+    hosting, port = launch.hosting, launch.replica.port
+    variables = {**told.variables, **hosting.listen_variables(launch.address, port)}
+    return replace(told, argv=(*told.argv, *hosting.listening(launch.address)), variables=variables)
+
+
+def open_notes(address: str) -> tuple[str, ...]:
+    """What stands to be known where others can reach the engines."""
+    if ip_address(address).is_loopback:
+        return ()
+    where = "every interface" if ip_address(address).is_unspecified else address
+    return (f"engines answer on {where}, and none asks for a key: let nobody reach them but the gateway",)
 
 
 def path_notes(found: Sequence[Launch], where: str) -> tuple[str, ...]:

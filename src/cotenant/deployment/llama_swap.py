@@ -7,7 +7,7 @@ from typing import Any
 
 from cotenant.deployment.cells import weights_bytes
 from cotenant.deployment.coexistence import together
-from cotenant.deployment.launch import LOAD_S, Launch, folder, launches, nodes, path_notes, with_own_ports
+from cotenant.deployment.launch import LOAD_S, Launch, folder, launches, nodes, on_a_machine, path_notes
 from cotenant.deployment.llama_swap_names import Known, known, selectors
 from cotenant.deployment.mig import mig_notes, mig_variable
 from cotenant.deployment.quoting import check_printable, shell, to_yaml
@@ -73,7 +73,7 @@ def _config(plan: Plan, found: Sequence[Launch]) -> dict[str, Any]:
 
 
 def _model(one: Known) -> dict[str, Any]:
-    launch = with_own_ports(one.launch)
+    launch = on_a_machine(one.launch)
     told = {**launch.card_variables, **launch.variables}
     model: dict[str, Any] = {
         "cmd": " ".join(shell(_safe(word, "the word")) for word in launch.argv),
@@ -81,7 +81,7 @@ def _model(one: Known) -> dict[str, Any]:
         "proxy": f"http://127.0.0.1:{launch.replica.port}",
         "checkEndpoint": launch.hosting.health,
         "ttl": 0,
-        "concurrencyLimit": (launch.replica.settings.max_num_seqs or 0) + _MAY_WAIT,
+        "concurrencyLimit": launch.slots + _MAY_WAIT,
     }
     if one.aliases:
         model["aliases"] = [_safe(name, "the name") for name in one.aliases]

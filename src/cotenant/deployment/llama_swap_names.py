@@ -96,7 +96,7 @@ def _selector(targets: list[str], models: Sequence[Known], sets: Sequence[Sequen
     names = {one.launch.name for one in models}
     if not any(names <= set(group) for group in sets):
         return {"strategy": "warm", "targets": targets}
-    slots = min(one.launch.replica.settings.max_num_seqs or 1 for one in models)
+    slots = min(one.launch.slots for one in models)
     return {"strategy": "spillover", "targets": targets, "settings": {"spillover": slots}}
 
 

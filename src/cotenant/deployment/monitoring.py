@@ -37,7 +37,7 @@ def autoscaler(plan: Plan, cell: Cell) -> Spec | None:
     pages = _pages(cell)
     metrics: list[Spec] = []
     if any(page.queue for _, page in pages):
-        slots = min(one.replica.settings.max_num_seqs or 4 for one, _ in pages)
+        slots = min(one.slots for one, _ in pages)
         metrics.append(_metric(WAITING, str(max(1, slots // 4))))
     if any(page.cache_use for _, page in pages):
         metrics.append(_metric(CACHE_USE, "900m"))

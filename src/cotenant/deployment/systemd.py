@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cotenant.deployment.launch import LOAD_S, Launch, folder, launches, nodes, path_notes, with_own_ports
+from cotenant.deployment.launch import (
+    LOAD_S,
+    LOOPBACK,
+    Launch,
+    folder,
+    launches,
+    nodes,
+    on_a_machine,
+    open_notes,
+    path_notes,
+)  # fmt: skip
 from cotenant.deployment.mig import mig_notes, mig_variable
 from cotenant.deployment.quoting import unit
 from cotenant.domain.deployment import DeployFile
@@ -20,20 +30,21 @@ _USER = "cotenant"
 _SLICES = "/etc/cotenant/slices.env"
 
 
-def files(plan: Plan) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+def files(plan: Plan, listen: str = LOOPBACK) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     """`cotenant-NAME.service` for each replica and `cotenant.target`, by machine."""
-    found = launches(plan)
+    found = launches(plan, listen)
     made = [file for node, each in nodes(found).items() for file in _node(folder(node, found), each)]
     places = f"units go to /etc/systemd/system, other files to {HOME}, the home of a user {_USER} that must exist"
     token = f"gated models need a line HF_TOKEN=... in {SECRETS}, readable by root alone"
     start = f"engines are looked up in {HOME}/bin first; `systemctl start cotenant.target` starts all"
     slices = mig_notes(found, f"in {_SLICES}")
-    return tuple(made), (places, token, start, *slices, *path_notes(found, f"in {HOME}, or at that path"))
+    paths = path_notes(found, f"in {HOME}, or at that path")
+    return tuple(made), (places, token, start, *slices, *paths, *open_notes(listen))
 
 
 def _node(place: str, found: Sequence[Launch]) -> Iterator[DeployFile]:
     for one in found:
-        yield DeployFile(f"{place}{_service_name(one.name)}", _service(with_own_ports(one)))
+        yield DeployFile(f"{place}{_service_name(one.name)}", _service(on_a_machine(one)))
         for name, text in one.files.items():
             yield DeployFile(f"{place}{name}", text)
     yield DeployFile(f"{place}cotenant.target", _target(found))

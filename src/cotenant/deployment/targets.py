@@ -7,21 +7,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from ipaddress import ip_address
 
+from cotenant.deployment.launch import LOOPBACK
 from cotenant.domain.deployment import DeployFile, Deployment
 from cotenant.domain.plan import Plan
 from cotenant.engines import engine_names
 from cotenant.errors import InputError, UnsupportedError
 
-Exporter = Callable[[Plan], tuple[tuple[DeployFile, ...], tuple[str, ...]]]
-"""plan -> (its files in a fixed order, notes)."""
+Exporter = Callable[..., tuple[tuple[DeployFile, ...], tuple[str, ...]]]
+"""plan -> (its files in a fixed order, notes); where engines answer on a machine itself, the address as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """One exporter: the module of this room, what it writes, the engines that it can start (None: all), whether
-    replicas may share a card there, the module's function, whether models may take turns, and whether it can name
-    a MIG slice (`mig`)."""
+    replicas may share a card there, the module's function, whether models may take turns, whether it can name a
+    MIG slice (`mig`), and whether it can be told on which address of a machine engines answer (`listens`)."""
 
     module: str
     title: str
@@ -30,12 +32,13 @@ class Target:
     function: str = "files"
     turns: bool = False
     mig: bool = True
+    listens: bool = False
 
 
 TARGETS = {
-    "commands": Target("commands", "shell scripts and env files, started in order"),
-    "systemd": Target("systemd", "systemd units"),
-    "compose": Target("compose", "Docker Compose"),
+    "commands": Target("commands", "shell scripts and env files, started in order", listens=True),
+    "systemd": Target("systemd", "systemd units", listens=True),
+    "compose": Target("compose", "Docker Compose", listens=True),
     "kubernetes": Target("kubernetes", "Kubernetes: Deployments, shared cards by resource claims"),
     "kubernetes-time-slicing": Target(
         "kubernetes",
@@ -56,27 +59,30 @@ TARGETS = {
 }
 
 
-def export(plan: Plan, name: str) -> Deployment:
-    """The plan as the files of target `name`.
+def export(plan: Plan, name: str, *, listen: str = LOOPBACK) -> Deployment:
+    """The plan as the files of target `name`, its engines to answer on the address `listen` of their machine.
 
-    Raises InputError for an unknown target, UnsupportedError where the target cannot hold the plan: an engine that
-    it does not start, cards that it cannot share, names that it cannot write.
+    Raises InputError for an unknown target and for what is no address, UnsupportedError where the target cannot
+    hold the plan: an engine that it does not start, cards that it cannot share, names that it cannot write.
     """
     target = find_target(name)
+    _check_address(name, target, listen)
     if not plan.replicas:
         raise UnsupportedError("the plan places no replica", hint="`cotenant plan` says what would make it fit")
     try:
-        files, notes = _exported(plan, name, target)
+        files, notes = _exported(plan, name, target, listen)
     except UnsupportedError as error:
         raise UnsupportedError(error.message, hint=_advice(plan, name, error.hint), path=error.path) from None
     missing = tuple(f"{short.model} has no place in this plan and is not deployed" for short in plan.shortfalls)
     return Deployment(name, files, missing + notes, plan.feasible, plan.input_hash)
 
 
-def _exported(plan: Plan, name: str, target: Target) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
+def _exported(
+    plan: Plan, name: str, target: Target, listen: str = LOOPBACK
+) -> tuple[tuple[DeployFile, ...], tuple[str, ...]]:
     _check(plan, name, target)
     exporter: Exporter = getattr(import_module(f"cotenant.deployment.{target.module}"), target.function)
-    return exporter(plan)
+    return exporter(plan, listen) if target.listens else exporter(plan)
 
 
 def find_target(name: str) -> Target:
@@ -84,6 +90,18 @@ def find_target(name: str) -> Target:
     if name not in TARGETS:
         raise _unknown(str(name))
     return TARGETS[name]
+
+
+def _check_address(name: str, target: Target, listen: str) -> None:
+    try:
+        ip_address(listen)
+    except ValueError:
+        raise InputError(
+            f"{listen[:60]!r} is no address to listen on", hint="an IP address; 0.0.0.0: every interface"
+        ) from None
+    if listen != LOOPBACK and not target.listens:
+        where = ", ".join(each for each, one in TARGETS.items() if one.listens)
+        raise InputError(f"{name} itself decides where engines answer: --listen is for {where}")
 
 
 def _unknown(name: str) -> InputError:

@@ -100,7 +100,7 @@ class Ollama:
         """Defaults of that release on that card. Raises UnsupportedError where it refuses."""
         release = _release(version)
         asked = settings.llama_cpp or LlamaCppOptions()
-        slots = asked.n_parallel or settings.max_num_seqs or _slots(model, release)
+        slots = asked.n_parallel or settings.max_num_seqs or (1 if model.encoder_only else default_slots(version))
         vram = gpu.driver_bytes.value * settings.pipeline_parallel_size * settings.tensor_parallel_size
         length = asked.n_ctx_slot or settings.max_model_len or _context(vram, release)
         length = min(max(length, _least_context(model, vram, release)), model.max_model_len)
@@ -243,8 +243,10 @@ def _release(version: Version) -> Release:
     return (*version.parts, 0, 0, 0)[:3]
 
 
-def _slots(model: ModelSpec, release: Release) -> int:
-    if model.encoder_only or not _FOUR_SLOTS <= release < _ONE_SLOT:
+def default_slots(version: Version) -> int:
+    """OLLAMA_NUM_PARALLEL where nothing says it; an encoder has one."""
+    release = _release(version)
+    if not _FOUR_SLOTS <= release < _ONE_SLOT:
         return 1
     return 4 if release < _TWO_SLOTS else 2
 

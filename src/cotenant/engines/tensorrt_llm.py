@@ -114,7 +114,7 @@ class TensorRtLlm:
             settings,
             max_model_len=settings.max_model_len or model.max_model_len,
             max_num_batched_tokens=settings.max_num_batched_tokens or 8192,
-            max_num_seqs=settings.max_num_seqs or (2048 if _release(version) >= (0, 14) else 256),
+            max_num_seqs=settings.max_num_seqs or default_slots(version),
             gpu_memory_utilization=settings.gpu_memory_utilization or 0.9,
         )
 
@@ -170,6 +170,11 @@ def extra_options(settings: EngineSettings, adapters: Sequence[Adapter] = ()) ->
             "max_loras": many, "max_lora_rank": rank, "lora_dir": [one.source or one.name for one in adapters],
         }  # fmt: skip
     return fields
+
+
+def default_slots(version: Version) -> int:
+    """max_batch_size where nothing says it."""
+    return 2048 if _release(version) >= (0, 14) else 256
 
 
 def _release(version: Version) -> _Release:

@@ -42,7 +42,7 @@ NEWEST = Version((3, 3, 7), "3.3.7")
 OLDEST = Version((0, 9, 0), "0.9.0")
 
 _Release = tuple[int, ...]
-_CONCURRENT = 128  # max_concurrent_requests
+CONCURRENT = 128  # max_concurrent_requests
 _FALLBACK_TOKENS = 16000  # max_batch_total_tokens where nothing is measured (router/src/main.rs)
 
 
@@ -115,7 +115,7 @@ class Tgi:
             max_model_len=total,
             max_input_tokens=prompt,
             max_num_batched_tokens=batch,
-            max_num_seqs=settings.max_num_seqs or _CONCURRENT,
+            max_num_seqs=settings.max_num_seqs or CONCURRENT,
             block_size=settings.block_size or _block_size(model, gpu, release),
             gpu_memory_utilization=settings.gpu_memory_utilization or 1.0,
         )

@@ -11,6 +11,7 @@ from cotenant.domain.engine import Version
 from cotenant.domain.fleet import ModelRequest
 from cotenant.domain.plan import GpuPlan, GpuShare, Plan, ReplicaPlan
 from cotenant.domain.running import Launch
+from cotenant.engines.hosting import slots_of
 from cotenant.engines.sleeping import RESTART, SLEEP_1, SLEEP_2, kept_bytes, sleep_modes
 from cotenant.engines.starting import starting
 from cotenant.errors import InputError
@@ -18,7 +19,6 @@ from cotenant.estimation.cold_start import Kept, cold_start
 from cotenant.estimation.swapping import swap_seconds
 from cotenant.serving.settings import SECOND, Hosted, Served
 
-_SLOTS = 256  # vLLM's own default where a plan leaves it to the engine
 _MODES = (RESTART, SLEEP_1, SLEEP_2)  # by level
 
 
@@ -140,14 +140,13 @@ def _host(
     mine = [shares[replica.id, device] for device in replica.devices if (replica.id, device) in shares]
     if len(mine) != len(replica.devices):
         raise InputError(f"the plan does not say what {replica.id} takes of its cards")
-    slots = replica.settings.slots or _SLOTS
+    version = Version.parse(replica.engine_version)
+    slots = slots_of(replica.engine, version, replica.settings)
     if not ours:
         return Hosted(replica.id, replica.model, (), 0, slots, load_ns=0, ours=False)
     share = max((one[0] for one in mine), key=lambda one: one.claimed_bytes)
     weights = max(one[0].weights_bytes for one in mine)
-    how = starting(
-        replica.engine, Version.parse(replica.engine_version), enforce_eager=replica.settings.enforce_eager
-    )
+    how = starting(replica.engine, version, enforce_eager=replica.settings.enforce_eager)
     gpu = next((one for one in all_gpus() if one.name == replica.devices[0].type), None)
     swaps_s = swap_seconds(weights, gpu, max(one[0].kv_cache_bytes for one in mine), starting=how)
     first = cold_start(weights, how, kept=Kept.NOTHING, gpu=gpu)

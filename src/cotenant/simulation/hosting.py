@@ -11,6 +11,7 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import ReplicaPlan
 from cotenant.domain.step_time import StepTimes
 from cotenant.engines import find_engine
+from cotenant.engines.hosting import slots_of
 from cotenant.engines.starting import starting
 from cotenant.estimation.paths import link_rate
 from cotenant.estimation.served_format import served_format
@@ -50,7 +51,8 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
     A model without a KV cache reads prompts and is done: its pool is never short.
     """
     settings = estimate.settings
-    size, seqs = settings.block_size or _BLOCK, settings.max_num_seqs or 256
+    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
+    size, seqs = settings.block_size or _BLOCK, slots_of(engine.name, version, settings)
     pool = estimate.kv_cache.tokens if request.model.has_cache else seqs * request.model.max_model_len
     limits = Limits(
         max_num_seqs=seqs,
@@ -59,7 +61,6 @@ def hosting(request: ModelRequest, replica: ReplicaPlan, estimate: Estimate) -> 
         num_blocks=max(1, pool // size),
         max_model_len=min(settings.max_model_len or request.model.max_model_len, 2**22),
     )
-    engine, version = find_engine(f"{replica.engine}@{replica.engine_version}")
     loaded = LoadedModel(request.model, request.model_id, request.checkpoints, request.task, "")
     served = served_format(loaded, replica.quantization, estimate.gpu, engine=engine, version=version)
     times = step_times(

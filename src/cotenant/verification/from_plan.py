@@ -28,7 +28,7 @@ def subject_of(
         for name, value in zip(TERMS, planned, strict=True)
     ]
     settings, options = replica.settings, replica.settings.llama_cpp
-    slots = settings.slots or 1
+    slots = settings.slots or 1  # a plan that says nothing has promised no more
     context = options.n_ctx // slots if options and options.n_ctx else 2048
     tokens = settings.max_model_len or context
     traffic = None if request is None else request.traffic

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
-from cotenant.edge.engines.plain import FixedAdapters, NoSleep, health_at, metrics_at, on_cards, version_at, words
+from cotenant.edge.engines.plain import (
+    FixedAdapters,
+    NoSleep,
+    health_at,
+    metrics_at,
+    on_cards,
+    on_loopback,
+    version_at,
+    words,
+)
 from cotenant.errors import EngineError
 
 # Pulls 16391 and 16382 (October 2025): prompts of idle slots are kept in host memory, up to 8 GiB, and states of
@@ -39,7 +48,7 @@ class LlamaServer(NoSleep, FixedAdapters):
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``llama-server -m FILE ...`` on loopback, with metrics. Buffers are printed at verbosity 4, where many
         builds write whole requests and answers too (log_server_request): only a measured launch gets it."""
-        argv = (*words(launch), "--host", "127.0.0.1", "--metrics")
+        argv = (*words(launch), *on_loopback(self.name), "--metrics")
         if launch.adapters:  # none is part of an answer unless its request asks for it
             argv = (*argv, "--lora-init-without-apply")
         if launch.measured:

@@ -20,7 +20,7 @@ from cotenant.domain.running import Command, EngineMetrics, EngineProcess, Healt
 from cotenant.edge.engines import processes, programs
 from cotenant.edge.engines.calls import call_json
 from cotenant.edge.engines.llama_cpp import KEY_VARIABLE, LlamaServer
-from cotenant.edge.engines.plain import metrics_at, post
+from cotenant.edge.engines.plain import metrics_at, on_loopback, post
 from cotenant.errors import EngineError, InputError
 
 _OURS = ("alias", "host", "port")  # the router sets them itself
@@ -128,7 +128,7 @@ def router_command(file: Path, port: int, *, key: str = "") -> Command:
         )
     argv = (
         *programs.program("llama.cpp"), "--models-preset", str(file), "--no-models-autoload", "--models-max", "0",
-        "--host", "127.0.0.1", "--port", str(port),
+        *on_loopback("llama.cpp"), "--port", str(port),
     )  # fmt: skip
     cards = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(_MOST_CARDS)))}
     return Command(argv, cards | ({KEY_VARIABLE: key} if key else {}))

@@ -8,6 +8,7 @@ from cotenant.domain.running import EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call, call_json
 from cotenant.edge.engines.programs import program
 from cotenant.engines import find_engine
+from cotenant.engines.hosting import hosting_of
 from cotenant.engines.names import also_named
 from cotenant.errors import EngineError
 from cotenant.readers.prometheus import totals
@@ -23,6 +24,11 @@ def words(launch: Launch, replaced: int = 1) -> tuple[str, ...]:
         quantization=launch.quantization, served_name=launch.model, adapters=launch.adapters,
     )  # fmt: skip
     return (*program(engine.name), *also_named(argv, launch.also_serves)[replaced:])
+
+
+def on_loopback(engine: str) -> tuple[str, ...]:
+    """The flags with which an engine answers this machine alone."""
+    return hosting_of(engine).listening("127.0.0.1")
 
 
 def on_cards(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:

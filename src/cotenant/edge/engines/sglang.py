@@ -15,6 +15,7 @@ from cotenant.edge.engines.plain import (
     health_at,
     metrics_at,
     on_cards,
+    on_loopback,
     post,
     version_at,
     words,
@@ -38,7 +39,7 @@ class Sglang(EndsInOrder, NoSleep):
 
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``python3 -m sglang.launch_server ...`` on loopback, with metrics."""
-        return Command((*words(launch), "--host", "127.0.0.1", "--enable-metrics"), on_cards(launch, {}))
+        return Command((*words(launch), *on_loopback(self.name), "--enable-metrics"), on_cards(launch, {}))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:
         """200 once it serves, 503 while it starts."""

@@ -14,6 +14,7 @@ from cotenant.edge.engines.plain import (
     health_at,
     metrics_at,
     on_cards,
+    on_loopback,
     version_at,
     words,
 )
@@ -34,7 +35,7 @@ class Tgi(EndsInOrder, NoSleep, FixedAdapters):
 
     def command(self, launch: Launch, *, key: str = "") -> Command:
         """``text-generation-launcher ...`` on loopback."""
-        argv = (*words(launch), "--hostname", "127.0.0.1")
+        argv = (*words(launch), *on_loopback(self.name))
         return Command(argv, on_cards(launch, {}))
 
     def health(self, url: str, *, timeout_s: float = 2.0, key: str = "") -> Health:

@@ -11,7 +11,16 @@ from __future__ import annotations
 from cotenant.domain.engine import Version
 from cotenant.domain.running import Command, EngineMetrics, Health, Launch
 from cotenant.edge.engines.calls import call_json
-from cotenant.edge.engines.plain import EndsInOrder, health_at, metrics_at, on_cards, post, version_at, words
+from cotenant.edge.engines.plain import (
+    EndsInOrder,
+    health_at,
+    metrics_at,
+    on_cards,
+    on_loopback,
+    post,
+    version_at,
+    words,
+)
 from cotenant.engines.vllm.arguments import priority_flags
 from cotenant.errors import EngineError
 
@@ -43,7 +52,7 @@ class Vllm(EndsInOrder):
             argv = (*argv, *priority_flags(Version.parse(launch.version).parts))
         if launch.adapters:
             environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "True"
-        return Command((*argv, "--host", "127.0.0.1"), on_cards(launch, environment))
+        return Command((*argv, *on_loopback(self.name)), on_cards(launch, environment))
 
     def follows_priorities(self, launch: Launch) -> bool:
         """Whether it is started so that `priority` in a request counts; else vLLM refuses one that is not 0."""

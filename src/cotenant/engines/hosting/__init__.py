@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
+from cotenant.domain.engine import EngineSettings, Version
 from cotenant.engines.hosting.rules import Hosting
 
 _PLACES = {
@@ -22,6 +23,12 @@ def hosting_of(engine: str) -> Hosting:
     """How the engine of that id (as `find_engine` gives it) is hosted."""
     found: Hosting = import_module(f"{__name__}.{_PLACES[engine]}").HOSTING
     return found
+
+
+def slots_of(engine: str, version: Version, settings: EngineSettings) -> int:
+    """Requests that a replica takes at once: as it is told, else by its engine's own default, the least over all
+    cards. (An estimate knows its card: its settings have all defaults filled in.)"""
+    return settings.slots or hosting_of(engine).slots(version)
 
 
 def changes_adapters(engine: str) -> bool:

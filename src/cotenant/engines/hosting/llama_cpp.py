@@ -7,6 +7,7 @@ from typing import Any
 
 from cotenant.domain.engine import Version
 from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics
+from cotenant.engines.llama_cpp.builds import build_rules
 
 
 def _adapter_fields(number: int | None, names: Sequence[str]) -> Mapping[str, Any]:
@@ -17,7 +18,8 @@ def _adapter_fields(number: int | None, names: Sequence[str]) -> Mapping[str, An
 HOSTING = Hosting(
     image=lambda version: f"ghcr.io/ggml-org/llama.cpp:server-cuda-b{version.parts[0]}",
     entry_words=1,  # /app/llama-server
-    listen=("--host", "0.0.0.0"),
+    host_flag="--host",
+    slots=lambda version: build_rules(version).auto_slots,
     health="/health",  # 503 while it loads
     probe="curl",
     files_dir="/root/.cache/llama.cpp",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cotenant.domain.engine import EngineSettings
 from cotenant.domain.workload import Adapter
 from cotenant.engines.hosting.rules import Hosting, tagged
-from cotenant.engines.ollama import modelfile
+from cotenant.engines.ollama import default_slots, modelfile
 
 
 def _modelfile(settings: EngineSettings, model_path: str, adapters: Sequence[Adapter]) -> tuple[str, str]:
@@ -17,12 +17,13 @@ def _modelfile(settings: EngineSettings, model_path: str, adapters: Sequence[Ada
 HOSTING = Hosting(
     image=tagged("ollama/ollama"),
     entry_words=1,
-    listen=(),
+    host_flag="",
+    slots=default_slots,
     health="/api/version",
     probe="ollama",
     files_dir="/root/.ollama",
     token="",
-    listen_variables=lambda port: {"OLLAMA_HOST": f"0.0.0.0:{port}"},
+    listen_variables=lambda address, port: {"OLLAMA_HOST": f"{address}:{port}"},
     beside=_modelfile,
     file_suffix=".Modelfile",
     after_start=lambda model, file: ("ollama", "create", model, "-f", file),

@@ -53,30 +53,38 @@ class Hosting:
     """One engine. `image` gives the published container image of a version.
 
     `entry_words`: how many of the argument vector's first words the image's own entrypoint stands for; None where
-    that is to be replaced by ours. `listen`: what makes it answer on all interfaces inside a container, as flags
-    or as a variable. `health` answers 2xx once the model is loaded. `probe` asks it from inside the image.
-    `files_dir` keeps downloads between runs. `token`: the variable that it reads the hub's token from.
-    `own_ports`: flags that keep two of its servers on one machine from each other's sockets.
-    `after_start`: the command that makes the model known, where starting the server does not.
-    `adapter_requests`: how one of several adapters is asked for; None where no request can, or none is known.
-    `since`: the first release that can be told all that a plan decides; older ones are for estimates alone.
+    that is to be replaced by ours. `host_flag` (or a variable, from an address and a port) says on which address
+    it answers; without one it answers on every interface where it is `open_unless_told`, else on loopback.
+    `slots`: requests that a version takes at once where it is not told, the least over all cards. `health` answers
+    2xx once the model is loaded. `probe` asks it from inside the image. `files_dir` keeps downloads between runs.
+    `token`: the variable that it reads the hub's token from. `own_ports`: flags that keep two of its servers on
+    one machine from each other's sockets. `after_start`: the command that makes the model known, where starting
+    the server does not. `adapter_requests`: how one of several adapters is asked for; None where no request can,
+    or none is known. `since`: the first release that can be told all that a plan decides; older ones are for
+    estimates alone.
     """
 
     image: Callable[[Version], str]
     entry_words: int | None
-    listen: tuple[str, ...]
+    host_flag: str
+    slots: Callable[[Version], int]
     health: str
     probe: str  # python3, curl, or the engine's own program
     files_dir: str
     token: str = "HF_TOKEN"
     metrics: Callable[[Version], Metrics | None] = lambda version: None
-    listen_variables: Callable[[int], Mapping[str, str]] = lambda port: {}
+    listen_variables: Callable[[str, int], Mapping[str, str]] = lambda address, port: {}
+    open_unless_told: bool = False
     own_ports: Callable[[Version, int], tuple[str, ...]] = lambda version, port: ()
     beside: Beside | None = None
     file_suffix: str = ""  # what the file beside it is called, after the replica's name
     after_start: Callable[[str, str], tuple[str, ...]] | None = None  # (model, file) -> words
     adapter_requests: AdapterRequests | None = None
     since: Version | None = None
+
+    def listening(self, address: str) -> tuple[str, ...]:
+        """The flags with which it answers there; none where a variable says it."""
+        return (self.host_flag, address) if self.host_flag else ()
 
 
 def tagged(repository: str, prefix: str = "") -> Callable[[Version], str]:

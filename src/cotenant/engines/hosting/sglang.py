@@ -7,6 +7,7 @@ from typing import Any
 
 from cotenant.domain.engine import Version
 from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
+from cotenant.engines.sglang import REQUESTS
 
 
 def _metrics(version: Version) -> Metrics | None:
@@ -29,7 +30,8 @@ def _adapter_fields(number: int | None, names: Sequence[str]) -> Mapping[str, An
 HOSTING = Hosting(
     image=tagged("lmsysorg/sglang", "v"),
     entry_words=None,  # the image has none
-    listen=("--host", "0.0.0.0"),
+    host_flag="--host",
+    slots=lambda version: REQUESTS,
     health="/health",
     probe="python3",
     files_dir="/root/.cache/huggingface",

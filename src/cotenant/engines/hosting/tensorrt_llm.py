@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.workload import Adapter
 from cotenant.engines.hosting.rules import Hosting, tagged
-from cotenant.engines.tensorrt_llm import EXTRA_OPTIONS_FILE, OPTIONS_SINCE, extra_options
+from cotenant.engines.tensorrt_llm import EXTRA_OPTIONS_FILE, OPTIONS_SINCE, default_slots, extra_options
 
 
 def _options(settings: EngineSettings, model_path: str, adapters: Sequence[Adapter]) -> tuple[str, str] | None:
@@ -22,7 +22,8 @@ def _options(settings: EngineSettings, model_path: str, adapters: Sequence[Adapt
 HOSTING = Hosting(
     image=tagged("nvcr.io/nvidia/tensorrt-llm/release"),
     entry_words=0,  # NVIDIA's entrypoint sets the container up and runs what it is given
-    listen=("--host", "0.0.0.0"),
+    host_flag="--host",
+    slots=default_slots,
     health="/health",
     probe="python3",
     files_dir="/root/.cache/huggingface",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cotenant.domain.engine import Version
 from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
+from cotenant.engines.tgi import CONCURRENT
 
 
 def _own_ports(version: Version, port: int) -> tuple[str, ...]:
@@ -16,7 +17,9 @@ def _own_ports(version: Version, port: int) -> tuple[str, ...]:
 HOSTING = Hosting(
     image=tagged("ghcr.io/huggingface/text-generation-inference"),
     entry_words=1,  # the image starts the launcher
-    listen=("--hostname", "0.0.0.0"),
+    host_flag="--hostname",
+    open_unless_told=True,  # launcher/src/main.rs: its default is 0.0.0.0
+    slots=lambda version: CONCURRENT,
     health="/health",
     probe="curl",
     files_dir="/data",

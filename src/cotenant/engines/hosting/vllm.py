@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cotenant.domain.engine import Version
 from cotenant.engines.hosting.rules import AdapterRequests, Hosting, Metrics, tagged
+from cotenant.engines.vllm.defaults import least_slots
 
 
 def _metrics(version: Version) -> Metrics:
@@ -17,7 +18,9 @@ def _metrics(version: Version) -> Metrics:
 HOSTING = Hosting(
     image=tagged("vllm/vllm-openai", "v"),
     entry_words=None,  # `vllm serve` since 0.10, a python module before: replaced, so that both start alike
-    listen=("--host", "0.0.0.0"),
+    host_flag="--host",
+    open_unless_told=True,  # entrypoints/openai/cli_args.py: no host, and so every interface
+    slots=lambda version: least_slots(version.parts),
     health="/health",
     probe="python3",
     files_dir="/root/.cache/huggingface",

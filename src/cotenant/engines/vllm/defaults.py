@@ -18,22 +18,26 @@ def utilization(settings: EngineSettings, release: Release) -> float:
     return 0.92 if release >= (0, 20) else 0.9
 
 
+def least_slots(release: tuple[int, ...]) -> int:
+    """max_num_seqs of the API server where it is not given: 1,024 on every card of 0.8.0 to 0.8.3, else 256, and
+    more on some cards alone."""
+    return 1024 if (0, 8) <= release < (0, 8, 4) else 256
+
+
 def batch_defaults(
     model: ModelSpec, gpu: GpuSpec, length: int, release: Release, adapters: bool
 ) -> tuple[int, int]:
     """(max_num_batched_tokens, max_num_seqs) of the API server when neither is given."""
     if release < (0, 8):
-        return _batch_defaults_v0(model, length, release, adapters), 256
+        return _batch_defaults_v0(model, length, release, adapters), least_slots(release)
     large = gpu.driver_bytes.value >= 70 * GIB
     if release >= (0, 9):
         large = large and "a100" not in gpu.name.lower()
     # GB10: NVML tells no memory size, which counts as a small card; excluded by name since 0.33.
     large = large and gpu.compute_capability != (12, 1)
-    tokens, seqs = (8192, 1024) if large else (2048, 256)
+    tokens, seqs = (8192, 1024) if large else (2048, least_slots(release))
     if release >= (0, 28) and gpu.driver_bytes.value >= 160 * GIB:
         tokens = 16384
-    if release < (0, 8, 4):
-        seqs = 1024
     if model.encoder_only:  # no chunked prefill
         tokens = max(tokens, length)
     return tokens, seqs
