@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
+import random
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,10 +47,28 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
         log_chunks(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         log_chunks("no\0name")
-    cut = tmp_path / "cut.gz"
-    cut.write_bytes(gzip.compress(TEXT.encode() * 100)[:40])
-    with pytest.raises(FormatError, match=r"cut off \.gz"):
-        cotenant.explain(cut)
+    broken = tmp_path / "broken.gz"
+    packed = bytearray(gzip.compress(TEXT.encode() * 100))
+    packed[20:24] = b"\xff\xff\xff\xff"
+    broken.write_bytes(packed)
+    with pytest.raises(FormatError, match="damaged compressed file"):
+        cotenant.explain(broken)
+    archive = tmp_path / "logs.zip"
+    archive.write_bytes(b"PK\x03\x04" + b"x" * 40)
+    with pytest.raises(FormatError, match=r"is a \.zip file") as refused:
+        cotenant.explain(archive)
+    assert "unzip -p" in refused.value.hint
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, bz2.compress, lzma.compress])
+def test_other_packings_and_a_copy_that_was_cut_off(packed: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    noise = random.Random(1).randbytes(3_000_000)  # more than a block of any of them
+    data = packed(TEXT.encode() + noise)
+    whole.write_bytes(data)
+    cut.write_bytes(data[:-400_000])
+    assert cotenant.explain(whole).measurement.value("available_kv_gib") == 5.12
+    assert cotenant.explain(cut).measurement.value("available_kv_gib") == 5.12
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ def test_json_entries(key: str) -> None:
 
 
 def test_utf16_of_a_powershell_redirect() -> None:
-    assert one(V0.encode("utf-16")).value("available_kv_gib") == 11.12
+    for encoding in ("utf-16", "utf-16-le", "utf-16-be"):  # with its mark, and without one
+        assert one(V0.encode(encoding)).value("available_kv_gib") == 11.12
 
 
 def test_containers_are_told_apart() -> None:

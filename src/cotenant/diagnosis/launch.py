@@ -60,10 +60,10 @@ def launch(found: Measurement, model: LoadedModel | None, gpu: GpuSpec | None, c
     question = None
     if model is None:
         named = f"{found.model!r} is not in the catalogue" if found.model else "the log does not name the model"
-        assumed.append(f"{named}: give --model to have a prediction beside")
+        assumed.append(f"{named}: name the model to have a prediction beside")
     elif card is None:
         known = f"{found.gpu} is not in the catalogue" if found.gpu else "the log does not name the card"
-        assumed.append(f"{known}: give --gpu to have a prediction beside")
+        assumed.append(f"{known}: name the card to have a prediction beside")
     else:
         question = _question(found, model, _measured_card(card, capacity), used, assumed)
     return Launch(question, capacity or (None if card is None else card.cuda_bytes.value), used, tuple(assumed))
@@ -160,7 +160,8 @@ def _card(
     if near is None:
         return None
     assumed.append(
-        f"the log names no card: {near.name} assumed, by its {format_gib(capacity)}; --gpu says it better"
+        f"the log names no card: {near.name} assumed, by its {format_gib(capacity)}; "
+        "name the card if it is another"
     )
     return near
 

@@ -106,6 +106,8 @@ def _nearest(said: str, found: Measurement, assumed: list[str]) -> str:
     known = {one.name: one.storage[Role.MLP].bits for one in all_formats() if one.name.startswith("gguf-")}
     near = min(known, key=lambda name: abs(known[name] - (bits or 0.0)))
     if bits is None or abs(known[near] - bits) > _NEAR * bits:
-        raise InputError(f"the mix {said} of the model's file is not known", hint="give --model FILE.gguf")
+        raise InputError(
+            f"the mix {said} of the model's file is not known", hint="name the model by its .gguf file"
+        )
     assumed.append(f"the mix {said} is not known: weights predicted as {near}, by its {bits:g} bits an element")
     return near

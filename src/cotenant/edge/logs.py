@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
 import stat
 import sys
 import zlib
 from collections.abc import Iterator
+from importlib import import_module
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,14 +20,16 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.errors import FormatError, InputError
 
 CHUNK_BYTES = 2**20
-_GZIP = b"\x1f\x8b"
+# First bytes -> the module of the standard library that opens it.
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"BZh", "bz2"), (b"\xfd7zXZ\x00", "lzma"))
+_UNOPENED = ((b"PK\x03\x04", ".zip", "unzip -p"), (b"\x28\xb5\x2f\xfd", ".zst", "zstd -dc"))
 
 
 def log_chunks(source: str | os.PathLike[str]) -> tuple[str, int | None, Iterator[bytes]]:
     """(name, size in bytes where it is known, the bytes in pieces).
 
-    "-" is standard input; a text with a line break is the log itself; a compressed log (.gz) is opened on the way.
-    Raises InputError for what cannot be opened.
+    "-" is standard input; a text with a line break is the log itself; a compressed log (.gz, .bz2, .xz) is
+    opened on the way, and read as far as it goes where it was cut off. Raises InputError for what nobody can open.
     """
     if isinstance(source, str) and "\n" in source:
         return "the log", len(source), iter([source.encode("utf-8", "replace")])
@@ -49,19 +52,40 @@ def log_chunks(source: str | os.PathLike[str]) -> tuple[str, int | None, Iterato
 
 def _closing(file: BinaryIO, name: str) -> Iterator[bytes]:
     with file:
-        if file.peek(2)[:2] == _GZIP if hasattr(file, "peek") else False:
-            with gzip.open(file) as inner:
-                yield from _pieces(inner, name)  # type: ignore[arg-type]
-        else:
+        start = file.peek(8)[:8] if hasattr(file, "peek") else b""
+        for mark, kind, program in _UNOPENED:
+            if start.startswith(mark):
+                raise FormatError(f"{name} is a {kind} file", hint=f"{program} {name} | cotenant explain -")
+        packed = next((module for mark, module in _PACKED if start.startswith(mark)), None)
+        if packed is None:
             yield from _pieces(file, name)
+            return
+        with import_module(packed).open(file) as inner:
+            yield from _unpacked(inner, name)
+
+
+def _unpacked(file: BufferedReader, name: str) -> Iterator[bytes]:
+    """What is in a compressed file, to where it was cut off (it is being written, or a copy of it stopped)."""
+    from lzma import LZMAError
+
+    while True:
+        try:
+            chunk = file.read1(CHUNK_BYTES)
+        except EOFError:
+            return
+        except (OSError, zlib.error, LZMAError):
+            raise FormatError(
+                f"{name} is a damaged compressed file", hint="gunzip -t, bunzip2 -t or xz -t says where"
+            ) from None
+        if not chunk:
+            return
+        yield chunk
 
 
 def _pieces(file: BinaryIO, name: str) -> Iterator[bytes]:
     while True:
         try:
             chunk = file.read(CHUNK_BYTES)
-        except (EOFError, zlib.error, gzip.BadGzipFile):
-            raise FormatError(f"{name} is a damaged or cut off .gz file", hint="gunzip says where") from None
         except OSError as error:
             raise InputError(f"cannot read {name}: {error.strerror or error}") from None
         if not chunk:

@@ -49,7 +49,7 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     if explanation.assumed:
         console.print()
     for sentence in explanation.assumed:
-        print_paragraph(console, sentence, style="dim", indent=0)
+        print_paragraph(console, _with_options(sentence), style="dim", indent=0)
     _print_others(explanation, console)
     print_warnings(console, found.notes)
 
@@ -70,6 +70,16 @@ def _title(explanation: Explanation) -> str:
 
 def _is_path(name: str) -> bool:
     return name.startswith("/") or "\\" in name or name.count("/") > 1
+
+
+_OPTIONS = (("name the model", "--model"), ("name the card", "--gpu"))
+
+
+def _with_options(sentence: str) -> str:
+    """What the log left open, with the option of this command that says it."""
+    for words, option in _OPTIONS:
+        sentence = sentence.replace(words, f"{words} ({option})")
+    return sentence
 
 
 def _short(explanation: Explanation) -> str:

@@ -18,6 +18,7 @@ BLOCK_BYTES = 2**20
 _BEFORE, _AFTER = 4096, 16384  # of a line, around what was found
 _HEXADECIMAL = b"0123456789abcdefABCDEF"
 _EDGE = 2**16  # kept of the log's beginning and end
+_WIDE_PAIRS = 32  # characters at the start that tell UTF-16 without a mark
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]{0,20}[A-Za-z]")
 _BINARY = bytes(set(range(32)) - {8, 9, 10, 12, 13, 27})
 
@@ -85,16 +86,29 @@ def lines_of_interest(
 
 
 def _utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes; UTF-16 with a byte order mark (a redirect in PowerShell) as UTF-8."""
+    """The same bytes; UTF-16 (a redirect in PowerShell) as UTF-8."""
     decode: Callable[[bytes], str] | None = None
     first = True
     for chunk in chunks:
-        if first and chunk.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-            decode = getincrementaldecoder("utf-16")(errors="replace").decode
+        if first and (encoding := _wide(chunk)):
+            decode = getincrementaldecoder(encoding)(errors="replace").decode
         first = False
         for start in range(0, len(chunk), BLOCK_BYTES):
             piece = chunk[start : start + BLOCK_BYTES]
             yield piece if decode is None else decode(piece).encode("utf-8", "replace")
+
+
+def _wide(start: bytes) -> str:
+    """The encoding of text in two bytes a character, told by its mark or by its zeros; "" for other text."""
+    if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return "utf-16"
+    head = start[: 2 * _WIDE_PAIRS]
+    if len(head) < 2 * _WIDE_PAIRS:
+        return ""
+    for encoding, zeros, letters in (("utf-16-le", head[1::2], head[::2]), ("utf-16-be", head[::2], head[1::2])):
+        if zeros.count(0) >= _WIDE_PAIRS - 2 and 0 not in letters:
+            return encoding
+    return ""
 
 
 def _search(block: bytes, needles: Sequence[bytes], counts: Counts) -> Iterator[Line]:
