@@ -1,6 +1,6 @@
 """The gateway of a simulated world killed and begun anew: engines live on, what is under way is lost.
 
-What the journal says of each engine decides, as in `edge.gateway.run.adopt`: one that is up, sleeps or loads is
+What the journal says of each engine decides, as in `edge.gateway.adoption`: one that is up, sleeps or loads is
 taken over as it is; one that was on its way to sleep or back, hangs, or has no place in the plan is stopped.
 """
 

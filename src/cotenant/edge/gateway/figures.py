@@ -18,65 +18,47 @@ class Figures:
 
     def __init__(self, router: Router, devices: Sequence[str]) -> None:
         self._router, self._devices = router, devices
-        self._registry = registry = CollectorRegistry(auto_describe=False)
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._of_requests(self._registry)
+        self._of_engines(self._registry)
+        self._of_devices(self._registry)
+
+    def _of_requests(self, to: CollectorRegistry) -> None:
+        """Models and clients' keys are the plan's and the key file's: nobody who asks makes a new row."""
         self.requests = Counter(
-            "cotenant_requests",
-            "Requests that ended, by model and status.",
-            ("model", "status"),
-            registry=registry,
+            "cotenant_requests", "Requests that ended, by model and status.", ("model", "status"), registry=to
         )
         self.first_byte = Histogram(
-            "cotenant_first_byte_seconds",
-            "Arrival to first byte.",
-            ("model",),
-            buckets=_SECONDS,
-            registry=registry,
+            "cotenant_first_byte_seconds", "Arrival to first byte.", ("model",), buckets=_SECONDS, registry=to
         )
-        self.pace = Histogram(
-            "cotenant_event_seconds",
-            "First to last event of a stream, by event after the first: engines send one a token.",
-            ("model",),
-            buckets=_PACES,
-            registry=registry,
-        )
+        words = "First to last event of a stream, by event after the first: engines send one a token."
+        self.pace = Histogram("cotenant_event_seconds", words, ("model",), buckets=_PACES, registry=to)
         self.total = Histogram(
-            "cotenant_request_seconds", "Arrival to last byte.", ("model",), buckets=_SECONDS, registry=registry
+            "cotenant_request_seconds", "Arrival to last byte.", ("model",), buckets=_SECONDS, registry=to
         )
-        self.starts = Counter("cotenant_engine_starts", "Engines started.", ("replica",), registry=registry)
-        self.wakes = Counter("cotenant_engine_wakes", "Engines woken.", ("replica",), registry=registry)
-        self.evictions = Counter(
-            "cotenant_engine_evictions",
-            "Engines put to sleep or stopped while requests are taken: to make room, when idle, by a new plan.",
-            ("replica",),
-            registry=registry,
-        )
-        self.failures = Counter(
-            "cotenant_engine_failures", "Engines that failed.", ("replica",), registry=registry
-        )
-        self.preemptions = Counter(
-            "cotenant_preemptions",
-            "Requests that a higher priority took a slot from before their first byte.",
-            ("model",),
-            registry=registry,
-        )
-        self.foreign = Gauge(
-            "cotenant_device_foreign_bytes",
-            "Bytes that others hold, or engines beyond their place, as the driver says.",
-            ("device",),
-            registry=registry,
-        )
-        self._waiting = Gauge("cotenant_waiting", "Requests that wait.", ("model",), registry=registry)
-        self._running = Gauge("cotenant_running", "Requests in engines.", ("replica",), registry=registry)
+        words = "Requests that a higher priority took a slot from before their first byte."
+        self.preemptions = Counter("cotenant_preemptions", words, ("model",), registry=to)
+        self._waiting = Gauge("cotenant_waiting", "Requests that wait.", ("model",), registry=to)
+        self._running = Gauge("cotenant_running", "Requests in engines.", ("replica",), registry=to)
+
+    def _of_engines(self, to: CollectorRegistry) -> None:
+        self.starts = Counter("cotenant_engine_starts", "Engines started.", ("replica",), registry=to)
+        self.wakes = Counter("cotenant_engine_wakes", "Engines woken.", ("replica",), registry=to)
+        words = "Engines put to sleep or stopped while requests are taken: to make room, when idle, by a new plan."
+        self.evictions = Counter("cotenant_engine_evictions", words, ("replica",), registry=to)
+        self.failures = Counter("cotenant_engine_failures", "Engines that failed.", ("replica",), registry=to)
         self._state = Gauge(
-            "cotenant_replica_up", "1 where requests are served.", ("replica", "state"), registry=registry
+            "cotenant_replica_up", "1 where requests are served.", ("replica", "state"), registry=to
         )
-        self._held = Gauge("cotenant_device_held_bytes", "Bytes in the ledger.", ("device",), registry=registry)
-        self._capacity = Gauge(
-            "cotenant_device_capacity_bytes", "Bytes that are ours to give.", ("device",), registry=registry
-        )
-        self.resident = Gauge(
-            "cotenant_replica_resident_bytes", "Resident bytes of its processes.", ("replica",), registry=registry
-        )
+        words = "Resident bytes of its processes."
+        self.resident = Gauge("cotenant_replica_resident_bytes", words, ("replica",), registry=to)
+
+    def _of_devices(self, to: CollectorRegistry) -> None:
+        words = "Bytes that others hold, or engines beyond their place, as the driver says."
+        self.foreign = Gauge("cotenant_device_foreign_bytes", words, ("device",), registry=to)
+        self._held = Gauge("cotenant_device_held_bytes", "Bytes in the ledger.", ("device",), registry=to)
+        words = "Bytes that are ours to give."
+        self._capacity = Gauge("cotenant_device_capacity_bytes", words, ("device",), registry=to)
 
     def page(self) -> bytes:
         """The text that is scraped."""

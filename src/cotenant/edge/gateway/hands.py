@@ -135,10 +135,12 @@ class EngineHands:
             self._spawn(effect, engine, self._probe(effect, engine))
 
     async def close(self) -> None:
-        """Do nothing more; engines are left as they are."""
+        """Do nothing more; engines are left as they are, but for the router, whose models have ended."""
         for task in self.tasks:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
+        if self.router is not None:
+            await self.router.close()
 
     # --- what the router wants ---
 

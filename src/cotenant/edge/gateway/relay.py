@@ -46,7 +46,7 @@ class Relay:
             skip_auto_headers=("User-Agent", "Accept-Encoding"), read_bufsize=2**16,
         )  # fmt: skip
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close all connections."""
         await self._session.close()
 

@@ -5,35 +5,31 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
 
-from cotenant.domain.running import Health
-from cotenant.edge.engines import processes
-from cotenant.edge.engines.calls import address
-from cotenant.edge.engines.llama_router import RoutedLlama, router_command
-from cotenant.edge.engines.strays import strays
+from cotenant.edge.engines.llama_router import router_command
+from cotenant.edge.gateway.adoption import adopt
 from cotenant.edge.gateway.core import Core
 from cotenant.edge.gateway.foresight import check_clocks, foresee
 from cotenant.edge.gateway.guard import GuardedServer, most_connections
 from cotenant.edge.gateway.hands import EngineHands
 from cotenant.edge.gateway.hardware import check_engines, check_hardware
-from cotenant.edge.gateway.journal import Entry, Journal, Stage
+from cotenant.edge.gateway.journal import Journal
 from cotenant.edge.gateway.keys import Keys
 from cotenant.edge.gateway.log import Log, http_logger
 from cotenant.edge.gateway.relay import Relay
-from cotenant.edge.gateway.routed import ROUTER, RouterHost
+from cotenant.edge.gateway.routed import RouterHost
 from cotenant.edge.gateway.routes import Limits, Routes
 from cotenant.edge.gateway.watch import Watch
 from cotenant.edge.loopback import LOOPBACK
 from cotenant.errors import CotenantError, InputError
 from cotenant.serving.from_plan import Fleet
-from cotenant.serving.replica import State
 from cotenant.serving.settings import Settings
 
 
@@ -103,60 +99,61 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _serve(
     fleet: Fleet, options: Options, journal: Journal, log: Log, ready: Callable[[str], None], local: bool
 ) -> None:
-    """Until the end."""
+    """Until the end. The port is ours before any engine is touched."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(max_workers=16, thread_name_prefix="engine"))
     core = Core(fleet, options.settings, log)
-    hands = EngineHands(core, journal, options.engine_keys, routed=options.llama_router)
+    core.hands = hands = EngineHands(core, journal, options.engine_keys, routed=options.llama_router)
+    async with aclosing(Relay(core)) as relay:
+        routes = Routes(core, hands, relay, keys=options.keys, limits=options.limits, local=local)
+        server = _server(routes, options, log)
+        with _at_its_port(options):
+            listening = await loop.create_server(
+                server, options.host, options.port, backlog=1024, start_serving=False
+            )
+        adopt(core, hands, journal)
+        end, reload = End(core), Reload(core, hands, routes, options)
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, end.stop)
+        loop.add_signal_handler(signal.SIGHUP, reload.begin)
+        with _at_its_port(options):
+            await listening.start_serving()
+        port = listening.sockets[0].getsockname()[1]
+        log.event("serving", host=options.host, port=port, models=[one.name for one in fleet.models])
+        await _until_drained(core, hands, end, options, lambda: ready(f"http://{options.host}:{port}"))
+        listening.close()
+        server.pre_shutdown()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await server.shutdown(1.0)
+    log.event("stopped")
+
+
+async def _until_drained(
+    core: Core, hands: EngineHands, end: End, options: Options, ready: Callable[[], None]
+) -> None:
+    """Requests are taken and engines watched, from the first start to the last stop."""
     watch = Watch(hands)
-    core.hands = hands
-    relay = Relay(core)
-    routes = Routes(core, hands, relay, keys=options.keys, limits=options.limits, local=local)
-    server = GuardedServer(
-        routes.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0, auto_decompress=False,
-        logger=http_logger(log), most=most_connections(),
-        max_line_size=8190, max_headers=64, max_field_size=16380,
-    )  # fmt: skip
-    server.request_factory = _with_limit(server, options.limits.body_bytes)
-    adopt(core, hands, journal)
-    try:
-        listening = await _listen(server, options)
-    except OSError as error:
-        await relay.close()
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}", hint="--port N") from None
     watch.run()
-    end = End(core)
-    for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, end.stop)
-    reload = Reload(core, hands, routes, options)
-    loop.add_signal_handler(signal.SIGHUP, reload.begin)
-    foresight = loop.create_task(foresee(core))
+    foresight = asyncio.create_task(foresee(core))
     gc.collect()
     gc.freeze()
     if options.prestart:
-        core.expect(one.name for one in fleet.models)
-    port = listening.sockets[0].getsockname()[1]
-    log.event("serving", host=options.host, port=port, models=[one.name for one in fleet.models])
-    ready(f"http://{options.host}:{port}")
-    await end.came.wait()
-    log.event("draining", requests=len(core.tickets))
-    core.router.drain(core.now_ns)
-    core.pump()
-    while not core.router.drained:
-        await asyncio.sleep(0.02)
+        core.expect(one.name for one in core.fleet.models)
+    ready()
+    await end.drained()
     foresight.cancel()
-    listening.close()
     await watch.close()
     await hands.close()
-    if hands.router is not None:
-        await hands.router.close()
-    server.pre_shutdown()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(2):
-            await server.shutdown(1.0)
-    await relay.close()
-    log.event("stopped")
+
+
+@contextmanager
+def _at_its_port(options: Options) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}", hint="--port N") from None
 
 
 class End:
@@ -174,6 +171,16 @@ class End:
             core.router.tick(core.now_ns)
             core.pump()
         self.came.set()
+
+    async def drained(self) -> None:
+        """Until a signal has come, all requests have ended since, and all engines of ours are stopped."""
+        await self.came.wait()
+        core = self._core
+        core.log.event("draining", requests=len(core.tickets))
+        core.router.drain(core.now_ns)
+        core.pump()
+        while not core.router.drained:
+            await asyncio.sleep(0.02)
 
 
 class Reload:
@@ -219,66 +226,20 @@ class Reload:
         return fleet, self._options.keys_again() if self._options.keys is not None else None
 
 
-async def _listen(server: GuardedServer, options: Options) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(server, options.host, options.port, backlog=1024)
+def _server(routes: Routes, options: Options, log: Log) -> GuardedServer:
+    found = GuardedServer(
+        routes.handle, handler_cancellation=True, access_log=None, keepalive_timeout=75.0, auto_decompress=False,
+        logger=http_logger(log), most=most_connections(),
+        max_line_size=8190, max_headers=64, max_field_size=16380,
+    )  # fmt: skip
+    found.request_factory = _with_limit(options.limits.body_bytes)
+    return found
 
 
-def _with_limit(server: GuardedServer, most: int) -> Callable[..., web.BaseRequest]:
+def _with_limit(most: int) -> Callable[..., web.BaseRequest]:
     def make(message, payload, protocol, writer, task):  # type: ignore[no-untyped-def]
         return web.BaseRequest(
             message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=most
         )
 
     return make
-
-
-def adopt(core: Core, hands: EngineHands, journal: Journal) -> None:
-    """Take over engines of an earlier run that are what the plan wants; stop those that are not, and nothing else.
-
-    An engine is ours where pid, start time and command are those of the journal. The plan wants it where its
-    command is the one that would be built now. One that was on its way to sleep or back is stopped.
-    """
-    wanted = {launch.id: place for place, launch in enumerate(core.fleet.launches) if not launch.url}
-    for entry in journal.entries():
-        process = entry.process
-        if not processes.alive(process) or not processes.same_command(process):
-            journal.drop(process)
-            continue
-        place = wanted.get(entry.replica)
-        if hands.router is not None and entry.replica == ROUTER and hands.router.adopt(entry):
-            continue
-        try:
-            state = None if place is None else _taken_over_as(core, hands, place, entry)
-            if place is not None and state is not None:
-                hands.adopt(place, entry, core.router.adopted(core.now_ns, place, state))
-                continue
-        except CotenantError as error:
-            core.log.event("engine_not_adopted", replica=entry.replica, reason=error.message)
-        core.log.event("orphan_stopped", replica=entry.replica, pid=process.pid)
-        processes.stop(process)
-        journal.drop(process)
-    for process in strays(journal.folder / "logs", {entry.process.pid for entry in journal.entries()}):
-        core.log.event("orphan_stopped", replica="", pid=process.pid)
-        processes.stop(process)
-
-
-def _taken_over_as(core: Core, hands: EngineHands, place: int, entry: Entry) -> State | None:
-    """In which state an engine can be taken over: it runs as the plan would start it, its port apart, and is as
-    the journal says. None where it cannot."""
-    if core.router.floor.replicas[place].state is not State.STOPPED:
-        return None
-    driver, url = hands.engines[place].driver, entry.process.url
-    launch = replace(core.fleet.launches[place], port=address(url).port)
-    if isinstance(driver, RoutedLlama):
-        if hands.router is None or hands.router.url != url or driver.section not in entry.process.argv:
-            return None
-    elif driver.command(launch, key=entry.key).argv != entry.process.argv:
-        return None
-    if entry.stage is Stage.LOADING:
-        return State.STARTING
-    health = driver.health(url, key=entry.key)
-    if entry.stage is Stage.ASLEEP:
-        known = entry.reference and entry.level == core.fleet.sleep_levels[place]
-        return State.ASLEEP if known and health is Health.ASLEEP else None
-    return State.READY if entry.stage is Stage.AWAKE and health is Health.READY else None
