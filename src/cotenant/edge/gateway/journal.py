@@ -7,8 +7,10 @@ takes over from the old one's.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -88,8 +90,10 @@ class Journal:
                 self._write()
 
     def log_of(self, replica: str) -> Path:
-        """Where the engine of a replica writes what it has to say."""
-        name = "".join(c if c.isalnum() or c in "-_." else "_" for c in replica)[:80].lstrip(".") or "engine"
+        """Where the engine of a replica writes what it has to say: a file of its own, whatever it is called."""
+        name = re.sub("[^A-Za-z0-9_.-]", "_", replica)[:80].lstrip(".")
+        if name != replica:  # no longer told apart by its name
+            name += f"-{hashlib.sha256(replica.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
         return self.folder / "logs" / f"{name}.log"
 
     def close(self) -> None:
