@@ -4,7 +4,7 @@ import pytest
 
 from cotenant import estimate
 from cotenant.domain.estimate import Verdict
-from cotenant.errors import InputError
+from cotenant.errors import CotenantError, InputError
 from cotenant.units import GIB, MIB
 
 QWEN = "Qwen/Qwen3-8B"
@@ -128,3 +128,48 @@ def test_a_projector_and_a_draft_lie_on_the_first_gpu_with_what_is_known_of_them
     assert any("its own cache and graph are not" in one for one in both.warnings)
     split = llama(options={"c": 8192, "np": 1, "mmproj_size": "1GiB", "tensor_split": "1,1"})
     assert split.per_gpu[1].runtime.bytes == here.runtime.bytes
+
+
+DRAFT = "Qwen/Qwen3-0.6B"
+
+
+def test_a_draft_is_a_second_model_in_the_same_process():
+    """Builds of May 2026 and later draft for all slots in one context as large as the target's."""
+    own = {"c": 8192, "np": 4}
+    plain, alone = llama(options=own), llama(model=DRAFT, options=own)
+    both = llama(options={**own, "md": DRAFT})
+    for term in ("weights", "kv_cache"):
+        sizes = [getattr(found.per_gpu[0], term).bytes.value for found in (plain, alone, both)]
+        assert sizes[2] == sizes[0] + sizes[1], term
+    assert both.per_gpu[0].runtime.bytes == plain.per_gpu[0].runtime.bytes
+    assert both.per_gpu[0].activations.bytes.value >= sum(
+        found.per_gpu[0].activations.bytes.value for found in (plain, alone)
+    )
+    assert {"--spec-type", DRAFT} <= set(both.arguments)
+
+
+def test_before_may_2026_every_slot_has_a_context_of_the_draft():
+    slots = llama(options={"c": 8192, "np": 4, "md": DRAFT}, engine="llama.cpp@b8000")
+    one = llama(model=DRAFT, options={"c": 2048, "np": 1}, engine="llama.cpp@b8000")
+    plain = llama(options={"c": 8192, "np": 4}, engine="llama.cpp@b8000")
+    for term in ("kv_cache", "activations"):
+        sizes = [getattr(found.per_gpu[0], term).bytes.value for found in (plain, one, slots)]
+        assert sizes[2] == sizes[0] + 4 * sizes[1], term
+    shorter = llama(options={"c": 8192, "np": 4, "md": DRAFT, "cd": 512}, engine="llama.cpp@b8000")
+    assert shorter.per_gpu[0].kv_cache.bytes.value < slots.per_gpu[0].kv_cache.bytes.value
+
+
+def test_what_a_draft_is_told():
+    own = {"c": 8192, "np": 1, "md": DRAFT}
+    f16, q8 = llama(options=own), llama(options={**own, "ctkd": "q8_0", "ctvd": "q8_0"})
+    base = llama(options={"c": 8192, "np": 1}).per_gpu[0].kv_cache.bytes.value
+    assert (q8.per_gpu[0].kv_cache.bytes.value - base) * 32 == (f16.per_gpu[0].kv_cache.bytes.value - base) * 17
+    host = llama(options={**own, "ngld": 0})
+    assert host.per_gpu[0].kv_cache.bytes.value == base
+    assert host.host.weights > f16.host.weights
+    few, many = (llama(options={**own, "np": 8, "draft_max": tokens}) for tokens in (1, 60))
+    assert few.per_gpu[0].activations.bytes.value < many.per_gpu[0].activations.bytes.value  # rows to verify
+    with pytest.raises(CotenantError, match="no rule here for mtp"):
+        llama(options={"c": 8192}, speculative_config={"method": "mtp", "num_speculative_tokens": 1})
+    with pytest.raises(CotenantError):
+        llama(options={**own}, engine="llama.cpp@b4000")

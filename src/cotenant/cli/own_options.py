@@ -25,7 +25,12 @@ _FLAGS: tuple[tuple[tuple[str, ...], str | None, str], ...] = (
     (("--tensor-split", "-ts"), "N0,N1,...", "Shares of the layers, one for each GPU."),
     (("--no-kv-offload", "-nkvo"), None, "The cache in host memory."),
     (("--n-cpu-moe", "-ncmoe"), "N", "Layers whose experts stay in host memory."),
-    (("--model-draft-size",), "SIZE", "Bytes of the draft's file (--model-draft)."),
+    (("--model-draft", "-md"), "MODEL", "A draft: its .gguf, or a name as MODEL."),
+    (("--draft-max",), "N", "Tokens that the draft proposes."),
+    (("--n-gpu-layers-draft", "-ngld"), "N", "Layers of the draft on GPUs."),
+    (("--cache-type-k-draft", "-ctkd"), "TYPE", "Type of the draft's cached keys."),
+    (("--cache-type-v-draft", "-ctvd"), "TYPE", "Type of the draft's cached values."),
+    (("--model-draft-size",), "SIZE", "Bytes of a draft whose file is not at hand."),
     (("--mmproj-size",), "SIZE", "Bytes of the vision projector's file (--mmproj)."),
 )
 _SERVERS = "SGLang's, TGI's and TensorRT-LLM's own words"

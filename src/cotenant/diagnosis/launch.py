@@ -97,7 +97,7 @@ def _question(
         longest = max(settings.max_model_len or 0, model.spec.max_model_len)
         spec = replace(model.spec, max_model_len=longest)
         if found.engine in LLAMA_ENGINES:
-            format_name = mix(found, assumed)
+            format_name = None if model.spec.stored_bytes is not None else mix(found, assumed)
             settings = replace(settings, llama_cpp=own_options(engine, own_words(found)))
     except CotenantError as error:
         assumed.append(f"no prediction: {error.faults()[0].message}")

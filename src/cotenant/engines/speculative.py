@@ -18,6 +18,7 @@ _PREFIX = "speculative_"
 _MOST_TOKENS = 256
 _OWN_STEPS = 1  # what vLLM proposes where a checkpoint's own layer is used and nothing is said
 _SGLANG_STEPS = 3  # auto_choose_speculative_params, for models with layers of their own
+_LLAMA_TOKENS = 3  # common/common.h, n_max, since b9235; 16 before, which no buffer followed
 _LOOKUPS = ("ngram", "ngram_gpu", "suffix")
 _METHODS = ("mtp", "eagle", "eagle3", "dflash", "draft_model", *_LOOKUPS)
 # SGLang's algorithms -> vLLM's methods.
@@ -69,6 +70,8 @@ def split_speculative(engine: str, words: Mapping[str, Any]) -> tuple[Asked | No
     """(what an engine's own words ask, the other words). Raises InputError for a value that cannot be read."""
     if not isinstance(words, Mapping):
         return None, words  # refused by who reads the rest
+    if engine == "llama.cpp":
+        return _from_llama_server(words), words
     spelled = {word: str(word).lstrip("-").replace("-", "_").lower() for word in words}
     mine = {key: words[word] for word, key in spelled.items() if key.startswith(_PREFIX)}
     rest = {word: words[word] for word, key in spelled.items() if not key.startswith(_PREFIX)}
@@ -87,8 +90,13 @@ def split_speculative(engine: str, words: Mapping[str, Any]) -> tuple[Asked | No
 
 def refuse_elsewhere(engine: str, title: str, asked: Asked | None, settings: EngineSettings) -> None:
     """Raise InputError where an engine would be told of what its rules here do not know."""
-    if asked is not None and engine not in ("vllm", "sglang"):
-        raise InputError(f"speculative decoding of {title} has no rule here", hint="vLLM's and SGLang's have")
+    if asked is not None and engine == "llama.cpp" and asked.method not in ("draft_model", "ngram"):
+        raise InputError(
+            f"{title} has no rule here for {asked.method}", hint="name a draft: --model-draft FILE.gguf"
+        )
+    if asked is not None and engine not in ("vllm", "sglang", "llama.cpp"):
+        hint = "vLLM's, SGLang's and llama.cpp's have"
+        raise InputError(f"speculative decoding of {title} has no rule here", hint=hint)
     if settings.decode_context_parallel_size > 1 and engine != "vllm":
         raise InputError(f"decode_context_parallel_size is vLLM's, not {title}'s")
     if settings.language_model_only and engine != "vllm":
@@ -101,6 +109,17 @@ def sglang_flags(method: str, tokens: int, draft: str) -> tuple[str, ...]:
     flags: tuple[str, ...] = ("--speculative-algorithm", algorithm, "--speculative-num-steps", str(tokens))
     flags += ("--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", str(tokens + 1))
     return flags + (("--speculative-draft-model-path", draft) if draft else ())
+
+
+def _from_llama_server(words: Mapping[str, Any]) -> Asked | None:
+    """``--model-draft`` names a small model that proposes; who reads the other words finds their faults."""
+    from cotenant.engines.llama_cpp.options import spelled
+
+    told = {spelled(str(word)): value for word, value in words.items()}
+    draft, tokens = str(told.get("model_draft") or ""), told.get("draft_max")
+    if not draft:
+        return None
+    return Asked("draft_model", _LLAMA_TOKENS if tokens is None else _tokens(tokens, "draft_model"), draft)
 
 
 def _from_sglang(words: Mapping[str, Any]) -> Asked | None:

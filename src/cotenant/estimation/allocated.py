@@ -19,6 +19,7 @@ from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Allocation, Capacity, DeviceBuffers, EngineRules
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.calibrated import HOST, profile_for, scaled, scaled_term
+from cotenant.estimation.drafted import with_draft
 from cotenant.estimation.verdict import Check, judge
 from cotenant.estimation.weights import tensor_bytes
 
@@ -41,8 +42,9 @@ def allocated_estimate(
         raise UnsupportedError(f"{engine.title} {version} fills a budget: its buffers do not follow from options")
     resolved = engine.resolve(model, gpu, settings, version)
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
+    allocation = rules.allocate(model, gpu, resolved, tensor_bytes(model, format, resolved.dtype))
     found = _as_measured(
-        rules.allocate(model, gpu, resolved, tensor_bytes(model, format, resolved.dtype)),
+        with_draft(allocation, gpu, resolved, allocate=rules.allocate, format=format),
         profile_for(engine.name, str(version), HOST if resolved.works_on_host else gpu.name, model.family),
     )
     free = engine.budget(capacity, resolved).shifted(-used_bytes)

@@ -257,7 +257,9 @@ def _notes(model: ModelSpec, options: LlamaCppOptions, build: BuildRules, placem
     if set(model.modalities) - {"text"} and not options.mmproj_bytes:
         found.append("text only: the projector (mmproj) that sees or hears is a file of its own, not counted")
     if options.draft_bytes:
-        found.append("the draft's weights are counted, its own cache and graph are not: only its size is told")
+        found.append(
+            "the draft's weights are counted, its own cache and graph are not: --model-draft MODEL counts them"
+        )
     if options.n_cpu_moe and not model.num_experts:
         found.append("this model has no experts: what says where they stay (n_cpu_moe) changes nothing")
     elif options.n_cpu_moe:

@@ -32,6 +32,7 @@ _OUTPUT_FIRST = 7520  # pull 18148 (December 2025): the output layer is the firs
 _VULKAN_EVENTS = 7500  # pull 18047 (December 2025): Vulkan has events, so that several cards make a pipeline
 _VECTORS = 7640  # pull 18550 (January 2026): token ids and vectors are inputs of one graph
 _KEYS_ONLY = 7840  # pull 19067 (January 2026): MLA keeps no values
+_DRAFTS_TOGETHER = 9109  # pull 22838 (May 2026): one context of the draft for all slots
 _FUSED_RECURRENCE = 8180  # March 2026: gated delta nets as one operation
 _HALF_MASK = 9390  # pull 23764 (28 May 2026): the mask is filled in as f16 for fused attention
 _CAPPED = 9430  # pull 23861 (June 2026): rows of logits capped at what the slots can ask for
@@ -68,6 +69,7 @@ class BuildRules:
     capped_outputs: bool
     late_outputs: bool
     fits_itself: bool
+    drafts_together: bool
     own_engine: bool = False
     vulkan: bool = False
     cuda: bool = False
@@ -111,5 +113,6 @@ def _rules(build: int) -> BuildRules:
         capped_outputs=build >= _CAPPED,
         late_outputs=build >= _CAPPED,
         fits_itself=build >= _FIT,
+        drafts_together=build >= _DRAFTS_TOGETHER,
         notes=(note,) if build > NEWEST.parts[0] else (),
     )

@@ -39,6 +39,7 @@ _NO_RUNTIME = RuntimeRules(
     start_check=False, graph_modes=1, largest_graph=0,
 )  # fmt: skip
 _ALL_LAYERS = 999
+_SPEC_TYPES = 9131  # pull 22964 (May 2026): --spec-type, and other names for what a draft is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def resolved(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> E
     )
     options = replace(options, flash_attn=_flash(model, options, build))
     size = cells(model, options, build)
-    options = replace(options, n_ctx=size.full * size.streams)
+    options = with_draft(replace(options, n_ctx=size.full * size.streams), settings, build)
     return replace(
         settings,
         max_model_len=min(size.full, model.max_model_len),
@@ -163,6 +164,27 @@ def resolved(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> E
         pipeline_parallel_size=max(settings.pipeline_parallel_size, len(asked.tensor_split)),
         llama_cpp=options,
     )
+
+
+def with_draft(options: LlamaCppOptions, settings: EngineSettings, build: BuildRules) -> LlamaCppOptions:
+    """Resolved options with those of the contexts that the draft gets beside (tools/server/server.cpp, `ctx_dft`,
+    and common/speculative.cpp, `common_base_params_to_speculative`): one for each slot until slots drafted
+    together, then one as large as the target's. Its layers go to the GPUs unless -ngld says otherwise."""
+    if settings.speculation is None or settings.speculation.draft is None:
+        return options if options.draft is None else replace(options, draft=None)
+    asked, slots = options.draft or LlamaCppOptions(), options.n_parallel or 1
+    draft = replace(
+        options, draft=None, draft_model="", draft_tokens=0, draft_bytes=0, mmproj_bytes=0, n_rs_seq=0,
+        n_cpu_moe=0,
+        type_k=asked.type_k, type_v=asked.type_v,
+        n_gpu_layers=_ALL_LAYERS if asked.n_gpu_layers is None else asked.n_gpu_layers,
+    )  # fmt: skip
+    tokens = settings.speculation.tokens
+    if build.drafts_together:
+        return replace(options, draft=draft, draft_contexts=1, draft_tokens=tokens)
+    length = asked.n_ctx or (options.n_ctx or 0) // slots
+    draft = replace(draft, n_ctx=length, n_batch=length, n_parallel=1)
+    return replace(options, draft=draft, draft_contexts=slots, draft_tokens=tokens)
 
 
 def _flash(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -> bool:
@@ -209,6 +231,7 @@ def _refuse_unknown(settings: EngineSettings, build: int) -> None:
         ("--no-kv-offload", not asked.kv_offload, (2599,)),
         ("-fa", bool(asked.flash_attn), (2771,)),
         ("-ot", asked.n_cpu_moe > 0, (5028,)),
+        ("-md", settings.speculation is not None, (4164,)),
         prefix="b",
     )
 
@@ -253,5 +276,20 @@ def _flags(settings: EngineSettings, build: BuildRules) -> list[str]:
     argv += ["--kv-unified"] if options.kv_unified and build.streams else []
     argv += ["--swa-full"] if options.swa_full and build.windows else []  # before, all layers keep everything
     argv += [] if options.kv_offload else ["--no-kv-offload"]
+    argv += _draft_flags(options, build.number)
     argv += ["-fit", "off"] if build.fits_itself else []
     return argv
+
+
+def _draft_flags(options: LlamaCppOptions, build: int) -> list[str]:
+    """The draft as its server is told of it."""
+    if options.draft is None or not options.draft_model:
+        return []
+    draft = options.draft
+    argv = ["-md" if options.draft_model.endswith(".gguf") else "-hfd", options.draft_model]
+    argv += ["-ngld", str(draft.n_gpu_layers)]
+    argv += ["-ctkd", draft.type_k] if draft.type_k != "f16" else []
+    argv += ["-ctvd", draft.type_v] if draft.type_v != "f16" else []
+    if build >= _SPEC_TYPES:  # without it the draft is loaded and never asked
+        argv += ["--spec-type", "draft-simple"]
+    return [*argv, "--spec-draft-n-max" if build >= _SPEC_TYPES else "--draft-max", str(options.draft_tokens)]

@@ -51,6 +51,13 @@ def _program(value: object) -> str:
     return str(value)
 
 
+def _named(value: object) -> str:
+    text = str(value).strip()
+    if not 0 < len(text) <= 1000:
+        raise ValueError("a file or a hub id")
+    return text
+
+
 def _shares(value: object) -> tuple[float, ...]:
     parts = value if isinstance(value, (list, tuple)) else str(value).replace("/", ",").split(",")
     shares = tuple(float(part) for part in parts)
@@ -95,13 +102,30 @@ WORDS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "override_tensor": ("n_cpu_moe", _overridden),
     "mmproj_size": ("mmproj_bytes", parse_bytes),
     "model_draft_size": ("draft_bytes", parse_bytes),
+    "model_draft": ("draft_model", _named),
+    "draft_max": ("draft_tokens", whole(1, 256)),
+    "n_gpu_layers_draft": ("draft.n_gpu_layers", whole(0, 100_000)),
+    "ctx_size_draft": ("draft.n_ctx", whole(1, _MANY)),
+    "cache_type_k_draft": ("draft.type_k", cache_type),
+    "cache_type_v_draft": ("draft.type_v", cache_type),
     "program": ("program", _program),
 }
 _SHORT = {
     "ngl": "n_gpu_layers", "c": "ctx_size", "np": "parallel", "b": "batch_size", "ub": "ubatch_size",
     "fa": "flash_attn", "ctk": "cache_type_k", "ctv": "cache_type_v", "kvu": "kv_unified", "ts": "tensor_split",
     "nkvo": "no_kv_offload", "ncmoe": "n_cpu_moe", "cmoe": "cpu_moe", "ot": "override_tensor",
+    "md": "model_draft", "spec_draft_model": "model_draft", "hfd": "model_draft", "spec_draft_hf": "model_draft",
+    "draft": "draft_max", "draft_n": "draft_max", "spec_draft_n_max": "draft_max",
+    "ngld": "n_gpu_layers_draft", "gpu_layers_draft": "n_gpu_layers_draft", "spec_draft_ngl": "n_gpu_layers_draft",
+    "cd": "ctx_size_draft", "ctkd": "cache_type_k_draft", "spec_draft_type_k": "cache_type_k_draft",
+    "ctvd": "cache_type_v_draft", "spec_draft_type_v": "cache_type_v_draft",
 }  # fmt: skip
+
+
+def spelled(word: str, short: Mapping[str, str] = _SHORT) -> str:
+    """A word as it stands in the table, long and without dashes."""
+    key = word.lstrip("-").replace("-", "_")
+    return short.get(key, key)
 
 
 def options_from(words: Mapping[str, Any]) -> LlamaCppOptions:
@@ -119,8 +143,7 @@ def read_words(
     faults: list[CotenantError] = []
     found: dict[str, Any] = {}
     for word, value in words.items():
-        key = word.lstrip("-").replace("-", "_")
-        key = short.get(key, key)
+        key = spelled(word, short)
         if key not in known:
             near = get_close_matches(key, known, 1)
             hint = f"did you mean {near[0]}?" if near else f"it knows {', '.join(known)}"
@@ -136,4 +159,6 @@ def read_words(
             faults.append(error)
     if faults:
         raise InputErrors(faults)
-    return LlamaCppOptions(**{field: value for field, value in found.items() if value is not None})
+    told = {field: value for field, value in found.items() if value is not None}
+    drafts = {field.removeprefix("draft."): told.pop(field) for field in list(told) if field.startswith("draft.")}
+    return LlamaCppOptions(**told, draft=LlamaCppOptions(**drafts) if drafts else None)

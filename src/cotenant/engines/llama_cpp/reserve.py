@@ -26,7 +26,8 @@ def reservation(model: ModelSpec, options: LlamaCppOptions, build: BuildRules) -
     micro = min(options.n_ubatch or build.micro_batch, options.n_batch or 2048)
     tokens = min(size.full * size.streams, micro)
     tokens = -(-tokens // slots) * slots
-    outputs = min(tokens, slots * (1 + options.n_rs_seq)) if build.capped_outputs else tokens
+    kept = max(options.n_rs_seq, options.draft_tokens)  # what is proposed is verified at once
+    outputs = min(tokens, slots * (1 + kept)) if build.capped_outputs else tokens
     flash = bool(options.flash_attn)
     converts = flash and build.cuda and build.number >= CONVERTS
     recurrent = any(group.kind is AttentionKind.RECURRENT for group in model.layer_groups)

@@ -44,6 +44,7 @@ LLAMA_CPP = EngineLog(
     signs=("ggml_", "llama_model_load", "llama-server", "llama_kv_cache"),
     lines=(
         LogLine("build: ", r"build: (?P<engine_version>\d{1,6}) \(", starts=True),
+        LogLine("print_info: build ", r"build (?P<engine_version>[1-9]\d{0,5}) \(", starts=True),  # since b11000
         LogLine("build_info", r"build_info:? *=?:? *(?P<engine_version>b\d{1,6})", starts=True),
         LogLine("main: build =", r"build = (?P<engine_version>\d{1,6}) \(", starts=True),
         LogLine("llama-server ", flags=_FLAGS),
