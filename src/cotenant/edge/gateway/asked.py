@@ -16,8 +16,8 @@ _NUMBER = re.compile(r"[0-9.]{1,40}([eE][+-]?[0-9]{1,3})?s?")
 
 
 MOST_VALUES = 2**20
-"""Numbers, texts, lists and objects of one body: a prompt of a million token ids. Everybody else waits while they are
-read, 0.1 to 0.5 s for so many; 32 MiB of empty lists took 10 s and more."""
+"""Numbers, texts, lists and objects of one body: a prompt of a million token ids. Everybody else waits while they
+are read, 0.1 to 0.5 s for so many; 32 MiB of empty lists took 10 s and more."""
 
 
 def parsed(body: bytes) -> dict[str, Any]:
