@@ -69,3 +69,25 @@ def test_own_words_reach_the_estimate():
 def test_a_number_out_of_range_is_refused_by_name():
     with pytest.raises(InputErrors, match=r"gpu_memory_utilization|max_graph_batch"):
         estimate(MODEL, gpu=GPU, engine="sglang", options={"mem_fraction_static": 1.2})
+
+
+def test_listed_adapters_are_named_in_the_command():
+    asked = {"LORA_ADAPTERS": "legal=org/legal, org/medical", "max_total_tokens": 4096}
+    found = estimate(MODEL, gpu=GPU, engine="tgi@3.3", options=asked)
+    told = dict(zip(found.arguments, found.arguments[1:], strict=False))
+    assert told["--lora-adapters"] == "legal=org/legal,org/medical"
+    counted = estimate(MODEL, gpu=GPU, engine="tgi@3.3", options={**asked, "LORA_ADAPTERS": "2"})
+    assert counted.per_gpu[0].weights.bytes == found.per_gpu[0].weights.bytes
+    assert "--lora-adapters" not in counted.arguments
+
+
+def test_what_fills_a_budget_before_there_is_a_pool_is_named():
+    found = estimate("Qwen/Qwen2.5-7B-Instruct", gpu="L4", engine="trtllm@1.2", options={"max_num_tokens": 131072})
+    assert found.reason.startswith("weights, activations and runtime, before any KV cache,")
+    assert "a smaller max_num_tokens or max_batch_size" in found.reason
+    warm = estimate(
+        "mistralai/Mistral-7B-Instruct-v0.2", gpu="RTX-3090", engine="tgi@1.4",
+        options={"max_input_length": 30000, "max_total_tokens": 32000},
+    )  # fmt: skip
+    assert "all of its warm-up" in warm.reason
+    assert "fewer max_batch_prefill_tokens" in warm.reason

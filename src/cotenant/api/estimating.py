@@ -52,7 +52,7 @@ def _question(model: ModelSource, gpu: str | Mapping[str, Any] | GpuSpec, asked:
     from dataclasses import replace
 
     from cotenant.edge.own_gpus import open_gpu
-    from cotenant.engines import find_engine, read_words
+    from cotenant.engines import find_engine, listed_adapters, read_words
     from cotenant.engines.speculative import read_speculative, refuse_elsewhere, split_speculative
     from cotenant.estimation.options import adapters_from, engine_settings, overflow_from, slo_from, traffic_from
     from cotenant.estimation.question import Question
@@ -61,11 +61,13 @@ def _question(model: ModelSource, gpu: str | Mapping[str, Any] | GpuSpec, asked:
 
     _refuse_unknown(asked)
     rules, version = find_engine(asked.get("engine", "vllm"))
-    tuned = adapters_from(asked.get("adapters", ()))
     own = asked.get("options")
     drafting, words = split_speculative(rules.name, {} if own is None else own)
     told, llama_cpp = read_words(rules, words)
     stored = told.pop("quantization", None)
+    rank = told.get("max_lora_rank", _LISTED_RANK)
+    named = [{"name": name, "source": source, "rank": rank} for name, source in listed_adapters(rules, words)]
+    tuned = adapters_from(asked.get("adapters") or named)
     drafting = drafting or read_speculative(asked.get("speculative_config"))
     settings = engine_settings({**_those(EngineWords, asked), **told}, tuned)
     refuse_elsewhere(rules.name, rules.title, drafting, settings)
@@ -84,6 +86,9 @@ def _question(model: ModelSource, gpu: str | Mapping[str, Any] | GpuSpec, asked:
         quantization=asked.get("quantization") or stored,
         model=loaded,
     )
+
+
+_LISTED_RANK = 16  # of adapters that an engine's own option lists (LORA_ADAPTERS), where nothing says it
 
 
 def _those(words: type, asked: Mapping[str, Any]) -> dict[str, Any]:

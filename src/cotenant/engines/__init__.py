@@ -14,6 +14,7 @@ from cotenant.domain.engine import Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.engines.rules import EngineRules
 from cotenant.engines.words import Words, common_options, word_for
+from cotenant.engines.words import listed_adapters as listed
 from cotenant.errors import InputError, UnknownEngineError
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -85,6 +86,12 @@ def read_words(engine: EngineRules, words: Mapping[str, Any]) -> tuple[dict[str,
     if known is None or not words:
         return {}, own_options(engine, words)
     return common_options(engine.title, known, words), None
+
+
+def listed_adapters(engine: EngineRules, words: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """(name, source) of the adapters that an engine's own words list."""
+    known = _words(engine.name)
+    return () if known is None or not isinstance(words, Mapping) else listed(known, words)
 
 
 def own_word(engine: str, field: str) -> str:

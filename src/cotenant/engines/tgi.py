@@ -37,6 +37,7 @@ from cotenant.engines.rules import (
     RuntimeRules,
 )
 from cotenant.errors import UnsupportedError
+from cotenant.units import plural
 
 NEWEST = Version((3, 3, 7), "3.3.7")
 OLDEST = Version((0, 9, 0), "0.9.0")
@@ -198,7 +199,10 @@ def _limits_v1(settings: EngineSettings, tokens: int) -> tuple[str, ...]:
     at_once = tokens // total
     if not 0 < at_once < requests:
         return (found,)
-    return (found, f"the pool holds {at_once:,} requests of {total:,} tokens: others of the {requests:,} wait")
+    return (
+        found,
+        f"the pool holds {plural(at_once, 'request')} of {total:,} tokens: others of the {requests:,} wait",
+    )
 
 
 def _limits(settings: EngineSettings, tokens: int) -> tuple[str, ...]:

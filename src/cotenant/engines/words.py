@@ -45,6 +45,20 @@ def common_options(engine: str, words: Words, told: Mapping[str, Any]) -> dict[s
     return found
 
 
+def listed_adapters(words: Words, told: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """(name, source) of each adapter that an option lists: ``legal=org/legal,org/med``; none where a number says
+    how many."""
+    found: list[tuple[str, str]] = []
+    for word, value in told.items():
+        listed = words.get(str(word).lstrip("-").replace("-", "_").lower()) in _LISTS
+        if listed and isinstance(value, str) and not value.strip().isdigit():
+            parts = [part.strip() for part in value.split(",") if part.strip()]
+            found += [
+                (name.strip(), source.strip()) for name, _, source in (part.partition("=") for part in parts)
+            ]
+    return tuple(found)
+
+
 def _read(field: str, value: object) -> object:
     """Text of the command line as the type of its field; other types are held to their range later."""
     if not isinstance(value, str):

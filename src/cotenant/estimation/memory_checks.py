@@ -9,6 +9,7 @@ from cotenant.domain.engine import EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval, total
 from cotenant.domain.model import AttentionKind
+from cotenant.engines import own_word
 from cotenant.engines.rules import Base, EngineRules, MemoryRules
 from cotenant.estimation.kv_cache import CacheLayout, pool_interval
 from cotenant.estimation.memory_terms import ReplicaMemory, StageMemory, footprint_of, load_peak
@@ -70,7 +71,7 @@ def _checks(
         if stage.first:
             checks.append(_warm_up_check(memory, stage, free))
         if memory.layout.groups and not (demand is None and _holds_something(memory, stage, number)):
-            checks.append(_pool_check(memory, stage, number, demand))
+            checks.append(_pool_check(memory, stage, number, demand, engine.name))
         if holds_states(memory.layout, memory.rules, memory.settings):
             checks.append(_states_check(memory, stage, number))
         checks.append(_card_check(memory, stage, pools[number], free))
@@ -80,8 +81,11 @@ def _checks(
 def _warm_up_check(memory: ReplicaMemory, stage: StageMemory, free: Interval) -> Check:
     tokens = memory.settings.max_num_batched_tokens or 1
     what = f"the warm-up of {tokens:,} prompt tokens with {format_gib(stage.first)} of cache"
-    hint = "fewer max_batch_prefill_tokens, or a smaller max_total_tokens"
-    return Check(what, stage.own.shifted(stage.first - stage.given_back), free, "left on the card", hint)
+    needed = stage.own.shifted(stage.first - stage.given_back)
+    return Check(what, needed, free, "left on the card", _SMALLER_WARM_UP)
+
+
+_SMALLER_WARM_UP = "fewer max_batch_prefill_tokens, or a smaller max_total_tokens"
 
 
 def _start_check(engine: EngineRules, memory: ReplicaMemory, asked: Interval, free: Interval) -> Check:
@@ -97,7 +101,9 @@ def _holds_something(memory: ReplicaMemory, stage: StageMemory, number: int) -> 
     )
 
 
-def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: Demand | None) -> Check:
+def _pool_check(
+    memory: ReplicaMemory, stage: StageMemory, number: int, demand: Demand | None, engine: str
+) -> Check:
     length = memory.settings.max_model_len or 1
     need = memory.layout.checked_bytes(length, memory.settings.max_num_batched_tokens or 1, number)
     what = f"the KV cache of one sequence of {length:,} tokens"
@@ -106,6 +112,8 @@ def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: 
         what += ", of all stages' layers as this version checks it,"
     if not memory.rules.pool.needs_longest(memory.settings):
         need, what, least = memory.layout.block_bytes[number], "the first block of the KV cache", 0
+        if stage.room.high < 0:
+            return _before_pool_check(stage, need, engine)
     if demand is not None and demand.kv_needed_bytes > least:
         size = memory.layout.block_bytes
         need = -(-demand.kv_needed_bytes // size[0]) * size[number]
@@ -115,6 +123,17 @@ def _pool_check(memory: ReplicaMemory, stage: StageMemory, number: int, demand: 
     return Check(
         what, Interval.exact(need), stage.room, left + spent, "fewer or shorter sequences, or smaller weights"
     )
+
+
+def _before_pool_check(stage: StageMemory, block: int, engine: str) -> Check:
+    """What fills the budget before there is a pool at all, and the larger part of it named."""
+    budget, room = stage.budget.value, stage.room
+    needed = Interval(budget - room.high, budget - room.value, budget - room.low).shifted(block)
+    tokens, slots = (own_word(engine, name) for name in ("max_num_batched_tokens", "max_num_seqs"))
+    many = 2 * stage.activations.bytes.value > stage.weights.bytes.value
+    hint = f"a smaller {tokens} or {slots}" if many else "smaller weights, or more GPUs"
+    what = "weights, activations and runtime, before any KV cache,"
+    return Check(what, needed, Interval.exact(budget), "of budget", hint)
 
 
 def holds_states(layout: CacheLayout, rules: MemoryRules, settings: EngineSettings) -> bool:
@@ -150,6 +169,8 @@ def _card_check(memory: ReplicaMemory, stage: StageMemory, pool: Interval, free:
             what = "serving requests of other sizes than the warm-up's"
         return Check(what, later, stage.left, f"left by {rules.share_option}", hint)
     footprint = footprint_of(stage, pool)
+    if stage.first:  # the warm-up's own memory is kept, and a smaller share of the card gives none of it back
+        return Check("the replica with all of its warm-up", footprint, free, "left on the card", _SMALLER_WARM_UP)
     return Check("the replica with its graphs", footprint, free, "left on the card", hint)
 
 
