@@ -2,6 +2,7 @@
 
 import pytest
 
+from cotenant import estimate
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
@@ -9,7 +10,7 @@ from cotenant.domain.model import AttentionKind, LayerGroup, ModelSpec
 from cotenant.engines import find_engine
 from cotenant.engines.ollama import OLLAMA, environment, modelfile, options_from
 from cotenant.engines.ollama_releases import automatic_batch, build_number, own_engine
-from cotenant.errors import InputErrors, UnsupportedError
+from cotenant.errors import CotenantError, InputErrors, UnsupportedError
 
 MODEL = ModelSpec(
     "m", "m", "m", (LayerGroup(AttentionKind.FULL, tuple(range(28)), 28, 4, 128, 128),), (), 28, 3584, 0, 152064,
@@ -181,3 +182,26 @@ def test_a_larger_batch_makes_a_larger_graph():
     graphs = [OLLAMA.rules(version).allocate(MODEL, SMALL, one, ()).devices[0].compute for one in (small, large)]
     assert "graph of 512 tokens" in graphs[0].why
     assert "graph of 1,024 tokens" in graphs[1].why
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [
+        ("5m", "kept for 5m"),
+        ("1h30m", "kept for 1h30m"),
+        ("-1", "kept for good"),
+        ("0", "given back"),
+        ("0s", "given back"),
+    ],
+)
+def test_how_long_an_idle_model_holds_its_memory(span, said):
+    words = {"OLLAMA_KEEP_ALIVE": span, "num_gpu": 20}
+    found = estimate("Qwen/Qwen3-8B", gpu="RTX-4090", engine="ollama", quantization="Q4_K_M", options=words)
+    assert f"OLLAMA_KEEP_ALIVE={span}" in found.arguments
+    assert any(said in warning for warning in found.warnings)
+    assert any("PARAMETER num_gpu 20" in warning for warning in found.warnings)
+
+
+def test_a_span_that_is_none_is_refused():
+    with pytest.raises(CotenantError, match="a span of time"):
+        estimate("Qwen/Qwen3-8B", gpu="RTX-4090", engine="ollama", options={"keep_alive": "soon"})

@@ -18,6 +18,7 @@ server/sched.go (automaticGenerationBatch). What its own engine (Go, until 0.24)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -55,6 +56,16 @@ _CONTEXT_4096, _CONTEXT_BY_VRAM = (0, 6, 7), (0, 15, 5)
 _LONGER_SINCE = (("gptoss", (0, 11)), ("qwen3vl", (0, 12, 7)))  # 8,192 tokens at least, until contexts go by VRAM
 _FLASH_AUTO = (0, 13, 4)  # its llama.cpp runner leaves it to llama.cpp unless told (llm/server.go)
 _MICRO_BATCH = (0, 13, 3)  # num_batch is the micro-batch; before, llama.cpp's own 512 (llama/llama.go)
+
+
+def _duration(value: object) -> str:
+    """As Go writes spans of time (5m, 1h30m, -1), or a number of seconds."""
+    text = str(value).strip()
+    if not re.fullmatch(r"-?(?:\d+(?:\.\d+)?(?:ns|us|ms|s|m|h)?)+", text) or len(text) > 40:
+        raise ValueError("a span of time such as 5m, 0 or -1")
+    return text
+
+
 WORDS = {
     "num_ctx": ("n_ctx_slot", whole(1, 2**31)),
     "num_gpu": ("n_gpu_layers", whole(0, 100_000)),
@@ -63,7 +74,10 @@ WORDS = {
     "OLLAMA_CONTEXT_LENGTH": ("n_ctx_slot", whole(1, 2**31)),
     "OLLAMA_KV_CACHE_TYPE": ("type_k", cache_type),
     "OLLAMA_FLASH_ATTENTION": ("flash_attn", switch),
+    "OLLAMA_KEEP_ALIVE": ("keep_alive", _duration),
+    "keep_alive": ("keep_alive", _duration),
 }
+_EVERY_LAYER = 999  # what nobody has set
 _CACHE_TYPES = ("f16", "q8_0", "q4_0")
 
 
@@ -193,6 +207,8 @@ def environment(settings: EngineSettings, port: int | None = None) -> dict[str, 
     }
     if options.type_k != "f16":
         found["OLLAMA_KV_CACHE_TYPE"] = options.type_k
+    if options.keep_alive:
+        found["OLLAMA_KEEP_ALIVE"] = options.keep_alive
     if port is not None:
         found["OLLAMA_HOST"] = f"127.0.0.1:{port}"
     return found
@@ -281,10 +297,28 @@ def _rules(release: Release) -> MemoryRules:
         model: ModelSpec, gpu: GpuSpec, settings: EngineSettings, tensors: Sequence[TensorBytes]
     ) -> Allocation:
         if own_engine(model, release) is not None:
-            return _own(model, gpu, settings, tensors, release, own_build(build, release))
-        return allocate(model, gpu, _with_batch(model, gpu, settings, tensors), tensors, build=build)
+            found = _own(model, gpu, settings, tensors, release, own_build(build, release))
+        else:
+            found = allocate(model, gpu, _with_batch(model, gpu, settings, tensors), tensors, build=build)
+        return replace(found, notes=(*found.notes, *_told_elsewhere(settings.llama_cpp or LlamaCppOptions())))
 
     return replace(LLAMA_CPP.rules(Version((build.number,))), allocate=buffers)
+
+
+def _told_elsewhere(options: LlamaCppOptions) -> tuple[str, ...]:
+    """What the server's environment cannot say, and how long an idle model holds its memory."""
+    found = []
+    if (layers := options.n_gpu_layers) is not None and layers < _EVERY_LAYER:
+        found.append(f"num_gpu {layers} is told by the Modelfile (PARAMETER num_gpu {layers}) or in a request")
+    if options.keep_alive:
+        span = options.keep_alive
+        if span.startswith("-"):
+            found.append("its memory is kept for good (OLLAMA_KEEP_ALIVE; 5m where nothing says it)")
+        elif not set(span) & set("123456789"):
+            found.append("its memory is given back after each request, and the model loaded anew for the next")
+        else:
+            found.append(f"its memory is kept for {span} after the last request, then others may have it")
+    return tuple(found)
 
 
 def _with_batch(
