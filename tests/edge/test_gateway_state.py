@@ -135,6 +135,25 @@ def test_each_engine_writes_into_a_file_of_its_own(tmp_path):
     journal.close()
 
 
+def test_a_log_that_grows_for_ever_is_begun_anew_while_its_engine_writes(tmp_path):
+    journal = Journal(tmp_path / "state")
+    path = journal.log_of("chat-1")
+    path.parent.mkdir()
+    with path.open("ab") as engine:  # as an engine's output is opened
+        engine.write(b"1" * 3000)
+        engine.flush()
+        journal.trim_logs(4000)
+        assert path.stat().st_size == 3000
+        engine.write(b"2" * 2000)
+        engine.flush()
+        journal.trim_logs(4000)
+        engine.write(b"3")
+        engine.flush()
+    assert path.read_bytes() == b"3"
+    assert path.with_suffix(".log.1").read_bytes() == b"1" * 3000 + b"2" * 2000
+    journal.close()
+
+
 def test_state_that_cannot_be_kept_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot keep state"):

@@ -70,12 +70,12 @@ def test_a_program_says_which_version_it_is(told, monkeypatch):
     monkeypatch.setattr(installed, "_PACKAGES", {"vllm": "pytest"})
     told("vllm", f"#!{sys.executable}\nraise SystemExit(1)\n")
     assert installed.version("vllm") == version_of("pytest")  # of the package, without running it
+    monkeypatch.setattr(installed, "is_native", lambda engine: True)
     told("tgi", "#!/bin/sh\necho text-generation-launcher 3.3.4\n")
     assert installed.version("tgi") == "3.3.4"
     told("ollama", "#!/bin/sh\necho Warning: could not connect to a running Ollama instance >&2\n"
          "echo Warning: client version is 0.12.3 >&2\n")  # fmt: skip
     assert installed.version("ollama") == "0.12.3"
-    monkeypatch.setattr(installed, "kind", lambda engine: "native")
     told("llama.cpp", "#!/bin/sh\nprintf 'version: 11434 (8eb0b9e)\\nbuilt with cc 12.2\\n' >&2\n")
     assert installed.version("llama.cpp") == "11434"
 
@@ -83,9 +83,18 @@ def test_a_program_says_which_version_it_is(told, monkeypatch):
 @pytest.mark.parametrize(
     "text", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\n", "no script", "#!/bin/sh\necho 3.3.4; exit 2\n"]
 )
-def test_a_program_that_does_not_say_is_not_guessed(told, text):
+def test_a_program_that_does_not_say_is_not_guessed(told, monkeypatch, text):
+    monkeypatch.setattr(installed, "is_native", lambda engine: True)
     told("tgi", text)
     assert installed.version("tgi") is None
+
+
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang", "tgi", "ollama"])
+def test_a_script_of_the_users_own_is_not_run_to_be_asked(told, tmp_path, engine):
+    told(engine, f"#!/bin/sh\ntouch {tmp_path}/ran\ndocker run image 1.2.3\n")
+    assert installed.version(engine) is None
+    installed.check_engine(engine)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_one_of_two_that_is_missing_is_said_and_the_other_is_served(own):

@@ -38,6 +38,17 @@ def test_engines_that_run_elsewhere_take_none_of_our_bytes():
         fleet_of(read_plan(plan_document(MODELS, 100 * MIB)), urls={"gamma": "http://x"})
 
 
+def test_a_replica_that_no_device_has_room_for_is_refused():
+    document = plan_document(MODELS, 199 * MIB)
+    with pytest.raises(InputError, match=r"beta-1 takes 200.00 MiB while it starts, and CPU #0.0 has 199.00 MiB"):
+        fleet_of(read_plan(document))
+    assert not fleet_of(read_plan(document), urls={"beta": "http://gpu-2:8000"}).hosts[1].ours
+    document = plan_document(MODELS, 200 * MIB)
+    document["gpus"][0]["replicas"][0]["load_peak_bytes"] = 201 * MIB  # alpha's, which is smaller once it is up
+    with pytest.raises(InputError, match=r"alpha-1 takes 201.00 MiB while it starts"):
+        fleet_of(read_plan(document))
+
+
 def test_sleep_levels_and_adapters():
     document = plan_document({"chat": 100 * MIB}, 300 * MIB, engine="vllm@0.21")
     (replica,) = document["replicas"]

@@ -18,6 +18,7 @@ from cotenant.errors import InputError
 from cotenant.estimation.cold_start import Kept, cold_start
 from cotenant.estimation.swapping import swap_seconds
 from cotenant.serving.settings import SECOND, Hosted, Served
+from cotenant.units import format_bytes
 
 _MODES = (RESTART, SLEEP_1, SLEEP_2)  # by level
 
@@ -100,6 +101,8 @@ def fleet_of(
         tuple(gpu.device.label for gpu in plan.gpus),
         tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
     )
+    for host in hosts:
+        _check_room(host, devices)
     hours = tuple(
         Hours(names[one.name], one.traffic.by_hour, one.traffic.timezone)
         for one in requests
@@ -161,6 +164,17 @@ def _host(
         wake_ns=int(swaps_s[_MODES[level]][1] * SECOND) if level else 0,
         can_sleep=level > 0,
     )  # fmt: skip
+
+
+def _check_room(host: Hosted, devices: Devices) -> None:
+    """Raises InputError for a replica that could not be started on a device that has nothing else on it."""
+    for device in host.devices:
+        if host.start_bytes > devices.bytes[device]:
+            needs, has = format_bytes(host.start_bytes), format_bytes(devices.bytes[device])
+            raise InputError(
+                f"{host.id} takes {needs} while it starts, and {devices.names[device]} has {has} to give",
+                hint="plan again: this plan cannot be served",
+            )
 
 
 def _sleep_level(replica: ReplicaPlan, planned: str) -> int:

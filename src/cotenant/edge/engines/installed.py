@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cotenant.edge.engines.processes import inherited
-from cotenant.edge.engines.programs import kind, program
+from cotenant.edge.engines.programs import is_native, program
 from cotenant.errors import InputError
 
 _LONGEST_S = 10.0
@@ -35,21 +35,20 @@ def check_engine(engine: str) -> None:
     """The same, and whether an interpreter that is to run it has the engine's package: asked in a process of its
     own (0.1 s)."""
     check_program(engine)
-    if engine == "sglang" and version(engine) is None:
+    if engine == "sglang" and _is_python(program(engine)[0]) and version(engine) is None:
         words = f"{engine} is not installed here: {program(engine)[0]} has no package {_PACKAGES[engine]}"
         raise InputError(words, hint=_hint(engine))
 
 
 def version(engine: str) -> str | None:
-    """What the program says that it is, as its releases are numbered; None where it does not say."""
+    """What the program says that it is, as its releases are numbered; None where it does not say, or where it is a
+    script of the user's own, which might start anything."""
     words = program(engine)
     if engine in _PACKAGES:
-        interpreter = words[0] if engine == "sglang" else _interpreter(words[0])
+        interpreter = words[0] if _is_python(words[0]) else _interpreter(words[0])
         asks = f"import importlib.metadata as m; print(m.version({_PACKAGES[engine]!r}))"
         return None if interpreter is None else _said((interpreter, "-c", asks), r"^(\d\S*)\s*$")
-    if engine == "llama.cpp" and kind(engine) != "native":
-        return None  # a library, or a script that starts anything
-    return _said((*words, "--version"), _NUMBERS[engine])
+    return _said((*words, "--version"), _NUMBERS[engine]) if is_native(engine) else None
 
 
 def _hint(engine: str) -> str:
@@ -64,7 +63,11 @@ def _interpreter(script: str) -> str | None:
     except OSError:
         return None
     path = line.removeprefix("#!").strip()
-    return path if line.startswith("#!/") and "python" in Path(path).name else None
+    return path if line.startswith("#!/") and _is_python(path) else None
+
+
+def _is_python(program: str) -> bool:
+    return Path(program).name.startswith("python")
 
 
 def _said(argv: Sequence[str], number: str) -> str | None:

@@ -50,10 +50,12 @@ def program(engine: str) -> tuple[str, ...]:
 def kind(engine: str) -> str | None:
     """What kind of program `program(engine)` is: ``native`` or ``wheel`` (a library in an interpreter), None where
     it cannot be told. A script is followed to the program that it names."""
-    if engine != "llama.cpp":
-        return None
-    words = program(engine)
-    return _kind_of(Path(words[-1]), 3)
+    return _kind_of(Path(program(engine)[-1]), 3) if engine == "llama.cpp" else None
+
+
+def is_native(engine: str) -> bool:
+    """Whether its program is a binary of its own, or a script that names one: what only asks it starts nothing."""
+    return _kind_of(Path(shutil.which(program(engine)[-1]) or ""), 3) == "native"
 
 
 def _kind_of(path: Path, depth: int) -> str | None:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from cotenant.errors import CotenantError, InputError
 
 _NAME = "engines.json"
 _MOST_PID = 2**22  # proc(5): /proc/sys/kernel/pid_max is never more
+MOST_LOG_BYTES = 64 * 2**20  # of one engine, before it is begun anew
 _EVERY_CALLS = 50  # a write that failed is tried again after so many looks
 
 
@@ -95,6 +97,16 @@ class Journal:
         if name != replica:  # no longer told apart by its name
             name += f"-{hashlib.sha256(replica.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
         return self.folder / "logs" / f"{name}.log"
+
+    def trim_logs(self, most_bytes: int = MOST_LOG_BYTES) -> None:
+        """Engines append to their logs for as long as they run: what is longer goes to a second file, in the place
+        of what went there before. A disk that takes no second file gets the room back all the same."""
+        for log in (self.folder / "logs").glob("*.log"):
+            with suppress(OSError):
+                if log.stat().st_size > most_bytes:
+                    with suppress(OSError):
+                        shutil.copyfile(log, log.with_suffix(".log.1"))
+                    os.truncate(log, 0)
 
     def close(self) -> None:
         """Let the folder go."""

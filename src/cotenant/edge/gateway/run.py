@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, suppress
@@ -152,7 +154,8 @@ def _at_its_port(options: Options) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        known = None if isinstance(error, socket.gaierror) else error.errno  # asyncio says it all twice
+        reason = os.strerror(known) if known else error.strerror or str(error)
         raise InputError(f"cannot listen on {options.host}:{options.port}: {reason}", hint="--port N") from None
 
 

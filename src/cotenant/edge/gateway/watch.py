@@ -37,7 +37,10 @@ class Watch:
     def run(self) -> None:
         """Watch from now on."""
         loop = asyncio.get_running_loop()
-        rounds = ((self._until_a_look, self._look_for_the_dead), (_pause, self._listen), (_pause, self._weigh))
+        rounds = (
+            (self._until_a_look, self._look_for_the_dead), (_pause, self._listen), (_pause, self._weigh),
+            (_pause, self._trim_logs),
+        )  # fmt: skip
         self._tasks = [loop.create_task(self._again_and_again(wait, work)) for wait, work in rounds]
 
     async def close(self) -> None:
@@ -102,6 +105,9 @@ class Watch:
             self.hands.log("engine_failed", engine, reason="its health is silent")
             self.core.router.failed(self.core.now_ns, place, engine.generation, "its health is silent")
             self.core.pump()
+
+    async def _trim_logs(self) -> None:
+        await asyncio.to_thread(self.hands.journal.trim_logs)
 
     # --- what they hold ---
 
