@@ -349,3 +349,57 @@ def test_graphs_behind_a_full_pool_ask_for_a_smaller_share() -> None:
     )
     assert found.verdict == "oom"
     assert found.advice[0] == "a smaller free_gpu_memory_fraction"
+
+
+def _explained(text: str, gpu: str | None = None) -> Explanation:
+    return cotenant.explain(text, gpu=gpu)
+
+
+def test_a_serving_peak_is_not_mended_by_a_shorter_length() -> None:
+    """The pool fills what a shorter length leaves; what the log printed of the pool says how large the rest was."""
+    text = (
+        "INFO LLM engine (v0.10.2) with config: model='Qwen/Qwen2.5-7B-Instruct', max_seq_len=32768\n"
+        "INFO non-default args: {'model': 'Qwen/Qwen2.5-7B-Instruct', 'gpu_memory_utilization': 0.95}\n"
+        "INFO Model loading took 14.2487 GiB and 9.1 seconds\nINFO Available KV cache memory: 6.10 GiB\n"
+        "INFO GPU KV cache size: 114,208 tokens\nINFO Application startup complete.\n"
+        "ERROR torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.30 GiB. GPU 0 has a total capacity of "
+        "23.64 GiB of which 640.00 MiB is free.\n"
+    )
+    told = {change.flag: change.becomes for change in _explained(text, gpu="RTX-3090").changes}
+    assert "max_model_len" not in told
+    assert 0.9 <= float(told["gpu_memory_utilization"]) < 0.95
+
+
+def test_a_pool_that_need_not_hold_the_longest_sequence_may_be_smaller() -> None:
+    """SGLang refuses an empty pool only: a larger share is the smallest change, if it holds one step's tokens."""
+    text = (
+        "[2025-09-01 10:00:00] server_args=ServerArgs(model_path='meta-llama/Llama-3.1-70B-Instruct', tp_size=2, "
+        "mem_fraction_static=0.85, chunked_prefill_size=8192)\n"
+        "[2025-09-01 10:00:10 TP0] Load weight begin. avail mem=78.59 GB\n"
+        "[2025-09-01 10:01:10 TP0] Load weight end. type=X, avail mem=12.33 GB, mem usage=66.26 GB.\n"
+        "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n"
+    )
+    share = next(c for c in _explained(text, gpu="A100-80GB-SXM").changes if c.flag == "gpu_memory_utilization")
+    assert share.argument == "--mem-fraction-static"
+    assert 0.85 < float(share.becomes) < 0.9
+
+
+def test_no_share_of_the_card_is_advised_where_weights_are_larger_than_what_is_free() -> None:
+    text = (
+        "INFO vLLM API server version 0.11.0\nINFO non-default args: {'model': 'Qwen/Qwen2.5-7B-Instruct'}\n"
+        "ValueError: Free memory on device (13.58/23.64 GiB) on startup is less than desired GPU memory utilization "
+        "(0.6, 14.18 GiB). Decrease GPU memory utilization\n"
+    )
+    found = _explained(text, gpu="RTX-3090")
+    assert "the weights alone take 14.25 GiB, 13.58 GiB are free" in found.advice[0]
+
+
+def test_what_the_engine_says_would_fit_comes_first() -> None:
+    text = (
+        "INFO Model loading took 14.98 GiB and 12 seconds\nValueError: To serve at least one request with the "
+        "models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than the available KV cache "
+        "memory (4.75 GiB). Based on the available memory, the estimated maximum model length is 38912.\n"
+    )
+    found = _explained(text)
+    assert found.advice[0].startswith("--max-model-len 38912")
+    assert all("--" not in sentence for sentence in found.assumed)  # the page has controls, no options

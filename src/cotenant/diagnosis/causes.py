@@ -38,6 +38,7 @@ _IN_FLIGHT = {
                "a larger --mem-fraction-static"),
     "tgi": ("a smaller --max-batch-total-tokens", "a newer release: later ones count blocks before they admit"),
 }  # fmt: skip
+_LENGTHS = {"vllm": "--max-model-len", "sglang": "--context-length", "tgi": "--max-total-tokens"}
 _BESIDE_OTHERS = (
     "a smaller --gpu-memory-utilization",
     "starting this engine before the others",
@@ -67,12 +68,30 @@ def cause(found: Measurement, predicted: Estimate | None) -> Cause:
     at_peak = failure.kind.startswith("out_of_memory") and not loading
     advice = (_AT_PEAK if at_peak else _TRY).get(found.engine, _TRY.get(found.engine, ()))
     if failure.kind in ("not_free_at_start", "others_changed_memory"):
-        advice = _BESIDE_OTHERS
+        advice = _beside_others(failure, predicted)
+    elif failure.kind == "pool_below_one_sequence" and (fits := found.value("estimated_max_len")):
+        advice = (
+            f"{_LENGTHS.get(found.engine, 'a length')} {fits:.0f}, which the engine says would fit",
+            *advice[1:],
+        )
     elif failure.kind == "pool_ran_out":
         advice = _IN_FLIGHT.get(found.engine, advice)
     elif failure.kind == "unbalanced":
         advice = ("cards that nothing else uses", "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=false")
     return Cause(failure.kind, sentence, shortfall, _wider(advice, found), loading)
+
+
+def _beside_others(failure: Failure, predicted: Estimate | None) -> tuple[str, ...]:
+    """No share of the card helps where the weights alone are larger than what is free."""
+    free = failure.figures.get("free_gib")
+    weights = 0 if predicted is None else predicted.per_gpu[0].weights.bytes.value
+    if free is None or weights <= free * GIB:
+        return _BESIDE_OTHERS
+    return (
+        f"a smaller checkpoint together with a smaller --gpu-memory-utilization (the weights alone take "
+        f"{format_gib(weights)}, {free:.2f} GiB are free)",
+        "a card with more free memory",
+    )
 
 
 def _wider(advice: tuple[str, ...], found: Measurement) -> tuple[str, ...]:
@@ -210,6 +229,13 @@ def _unbalanced(failure: Failure, found: Measurement, predicted: Estimate | None
     )
 
 
+def _warming_up(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
+    """vLLM's last step before it serves: rows of logits for as many requests as it may run at once."""
+    rows = failure.figures.get("dummy_requests")
+    many = "" if rows is None else f" with {rows:,.0f} requests at once"
+    return f"Memory ran out when the engine, its KV cache in place, warmed up its sampler or pooler{many}.", None
+
+
 def _component(failure: Failure, found: Measurement, predicted: Estimate | None) -> tuple[str, int | None]:
     """TensorRT-LLM's PyTorch backend says which of its parts could not be made, and what was free before it."""
     free = found.first("free_before_component_gib")
@@ -245,6 +271,7 @@ _SENTENCES = {
     "out_of_memory": _allocation,
     "warm_up_prefill": _warm_up,
     "pool_ran_out": _ran_out,
+    "out_of_memory_warming_up": _warming_up,
     "unbalanced": _unbalanced,
     "out_of_memory_at_start": _allocation,
     **dict.fromkeys(_PARTS, _component),

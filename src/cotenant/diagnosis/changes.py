@@ -50,7 +50,7 @@ class Situation:
             memory = memory_of(question)
         except CotenantError:
             return None
-        need = round(memory.minimum_bytes * self.need_ratio)
+        need = round(_least_pool(memory) * self.need_ratio)
         room = min(stage.room.value for stage in memory.stages) + self.room_shift
         margins = [room - need] if memory.layout.groups else []
         if self.free_bytes is not None and memory.rules.runtime.start_check:
@@ -69,16 +69,27 @@ class Situation:
 
     def _gain(self, memory: ReplicaMemory) -> int:
         """What the busiest rank takes less: while loading of weights and activations, later of everything."""
-        return max(_taken(stage, self.loading) for stage in self.memory.stages) - max(
-            _taken(stage, self.loading) for stage in memory.stages
-        )
+        return max(map(self._taken, self.memory.stages)) - max(map(self._taken, memory.stages))
+
+    def _taken(self, stage: StageMemory) -> int:
+        return _taken(stage, self.loading, self.room_shift)
 
 
-def _taken(stage: StageMemory, loading: bool) -> int:
-    """Bytes of a rank: the pool fills the budget, so later on the budget and what stands outside of it count."""
+def _least_pool(memory: ReplicaMemory) -> int:
+    """What the pool must hold: the longest sequence where the engine asks for it, else one step's tokens, below
+    which it starts but is of no use."""
+    if memory.rules.pool.needs_longest(memory.settings):
+        return memory.minimum_bytes
+    longest, step = memory.settings.max_model_len or 1, memory.settings.max_num_batched_tokens or 1
+    return memory.layout.checked_bytes(min(longest, step), step)
+
+
+def _taken(stage: StageMemory, loading: bool, shift: int) -> int:
+    """Bytes of a rank: the pool fills the budget, so later on the budget and what stands outside of it count.
+    `shift` is what the log printed of the pool beyond what was expected: the rest was so much smaller."""
     if loading:
         return stage.weights.bytes.value + stage.activations.bytes.value
-    spent = stage.spent.value
+    spent = stage.spent.value - shift
     return max(spent, stage.budget.value) + stage.runtime.outside.value + stage.activations.bytes.value
 
 
@@ -154,7 +165,8 @@ def _flags(at: Situation) -> Iterator[tuple[str, Setting | None, _Candidates]]:
     """(flag, its value now, values to try from the smallest change on)."""
     now, question = at.memory.settings, at.question
     capability = question.gpu.compute_capability or (0, 0)
-    yield "max_model_len", now.max_model_len, _shorter(at, now.max_model_len or 1)
+    if at.loading or at.kind not in _OVER_CARD:  # a pool fills what a shorter length leaves
+        yield "max_model_len", now.max_model_len, _shorter(at, now.max_model_len or 1)
     if now.kv_cache_memory_bytes is None:
         yield "gpu_memory_utilization", now.gpu_memory_utilization, _shares(at, now.gpu_memory_utilization or 0.9)
     yield "max_num_seqs", now.max_num_seqs, _halved(question, "max_num_seqs", now.max_num_seqs, 1)

@@ -170,6 +170,7 @@ def _by_free(found: Measurement, cards: Sequence[GpuSpec], assumed: list[str]) -
     """The smallest card that can have had so much free before anything was loaded (SGLang prints it)."""
     free = found.size_bytes("free_gib")
     able = [card for card in cards if free and free <= card.cuda_bytes.high <= free * (1 + _ALIKE)]
+    able = [card for card in able if "laptop" not in card.name.lower()] or able
     card = min(able, key=lambda card: card.cuda_bytes.value, default=None)
     if card is not None and free:
         assumed.append(f"the log names no card: {card.name} assumed, by the {format_gib(free)} free at start")

@@ -36,9 +36,8 @@ def own_words(found: Measurement) -> dict[str, Setting]:
     layers = found.value("layers_on_gpu")
     if layers is not None:
         settings["n_gpu_layers"] = int(layers)
-    elif weights := [figure.device for figure in found.every("model_buffer_mib", None)]:
-        if all(map(is_host, weights)):  # a build without a GPU says nothing of layers
-            settings["n_gpu_layers"] = 0
+    elif (held := [figure.device for figure in found.every("model_buffer_mib", None)]) and all(map(is_host, held)):
+        settings["n_gpu_layers"] = 0  # a build without a GPU says nothing of layers
     experts = {figure.value for figure in found.figures if figure.name == "host_expert_layer"}
     if experts:
         settings["n_cpu_moe"] = len(experts)

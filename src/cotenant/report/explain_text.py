@@ -72,7 +72,7 @@ def _is_path(name: str) -> bool:
     return name.startswith("/") or "\\" in name or name.count("/") > 1
 
 
-_OPTIONS = (("name the model", "--model"), ("name the card", "--gpu"))
+_OPTIONS = ((": name the model", "--model"), (": name the card", "--gpu"), ("; name the card", "--gpu"))
 
 
 def _with_options(sentence: str) -> str:

@@ -16,6 +16,7 @@ OLDEST = Version((1300,), "b1300")
 
 _MICRO_BATCHES = 2413  # pull 6017 (March 2024): n_ubatch apart from n_batch, 512
 ENCODERS_APART = 4880  # pull 12181 (March 2025): encoders attend without a cache's detours
+_CONTEXT_OF_MODEL, _CONTEXT_4096 = 3087, 4014  # pulls 7675 (June 2024) and 10136 (November 2024): -c unsaid
 _LATENT = 5130  # pull 12801 (April 2025): MLA caches the compressed row and its values apart
 _WINDOWS = 5438  # pull 13194 (May 2025): sliding layers get a cache of their own
 _GLU = 5783  # pull 14158 (June 2025): gate and up joined by one operation
@@ -46,7 +47,8 @@ class BuildRules:
     rows at all. `pad_flash` and `pad_plain` are the steps in cells of a cache with and without fused attention.
     `late_outputs`: recurrent hybrids pick rows behind the last layer. `own_engine`: Ollama's Go engine builds the
     graphs: no pipeline, inputs in buffers of their own on the host, joined matrices in gpt-oss. `offloads`: large
-    batches for layers on the host are computed by the GPU. `vulkan`, `cuda` (HIP too): that is the backend."""
+    batches for layers on the host are computed by the GPU. `vulkan`, `cuda` (HIP too): that is the backend.
+    `default_context`: tokens where no -c says them; 0: all that the model takes."""
 
     number: int
     micro_batch: int
@@ -68,6 +70,7 @@ class BuildRules:
     half_mask: bool
     capped_outputs: bool
     late_outputs: bool
+    default_context: int
     fits_itself: bool
     drafts_together: bool
     own_engine: bool = False
@@ -112,7 +115,15 @@ def _rules(build: int) -> BuildRules:
         half_mask=build >= _HALF_MASK,
         capped_outputs=build >= _CAPPED,
         late_outputs=build >= _CAPPED,
+        default_context=_default_context(build),
         fits_itself=build >= _FIT,
         drafts_together=build >= _DRAFTS_TOGETHER,
         notes=(note,) if build > NEWEST.parts[0] else (),
     )
+
+
+def _default_context(build: int) -> int:
+    """common/common.h, `n_ctx`: 512, then the model's, 4,096, and the model's again once --fit cuts it."""
+    if build < _CONTEXT_OF_MODEL:
+        return 512
+    return 4096 if _CONTEXT_4096 <= build < _FIT else 0

@@ -139,7 +139,8 @@ def resolved(model: ModelSpec, settings: EngineSettings, build: BuildRules) -> E
     unified = asked.kv_unified
     if unified is None:  # -np auto shares one cache; told a number, each slot gets its part
         unified = (named is None and build.auto_slots > 1) or not build.streams
-    length = settings.max_model_len or model.max_model_len
+    unsaid = model.max_model_len if asked.n_ctx == 0 else build.default_context or model.max_model_len
+    length = settings.max_model_len or unsaid
     total = asked.n_ctx or (length * slots if settings.max_model_len and named else length)
     cache_type = _cache_type(settings.kv_cache_dtype)
     options = replace(

@@ -212,7 +212,11 @@ VLLM = EngineLog(
             r"(?P<current_free_gib><N>)(?: GiB)?",
             failure="others_changed_memory",
         ),
-        LogLine("CUDA out of memory occurred when warming up", failure="out_of_memory_warming_up"),
+        LogLine(
+            "CUDA out of memory occurred when warming up",
+            r"warming up .{1,60}?(?:with (?P<dummy_requests><N>) dummy requests|$)",
+            failure="out_of_memory_warming_up",
+        ),
         # The same terms as people tabulate them.
         LogLine(
             "weights + non-torch)",
