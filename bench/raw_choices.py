@@ -7,7 +7,7 @@ Nothing of `cotenant.planning` is used: the rules are stated anew from docs/plan
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 
 from cotenant.domain.demand import Demand
@@ -41,16 +41,17 @@ class RawChoice:
 
 
 def raw_choices(fleet: Fleet, request: ModelRequest) -> tuple[RawChoice, ...]:
-    """All of them: offers x formats x KV types x powers of two of tensor parallel x pipeline stages x numbers of
-    replicas."""
+    """All of them: offers x formats x KV types x powers of two of tensor parallel x pipeline stages x tokens a
+    step x numbers of replicas."""
     return tuple(
         RawChoice(number, name, split[0] * split[1], replicas, *taken)
         for number, offer in enumerate(fleet.gpus)
         for name, served in _formats(request, offer)
         for dtype in request.kv_cache_dtypes
         for split in _splits(offer)
+        for step in _steps(request, offer, split)
         for replicas in _replicas(request, offer, split[0] * split[1])
-        if (taken := _taken(fleet, request, offer, served, dtype, split, replicas)) is not None
+        if (taken := _taken(fleet, request, offer, served, dtype, (*split, step), replicas)) is not None
     )
 
 
@@ -95,6 +96,21 @@ def _splits(offer: GpuOffer) -> Iterator[tuple[int, int]]:
         ranks *= 2
 
 
+def _steps(request: ModelRequest, offer: GpuOffer, split: tuple[int, int]) -> tuple[int, ...]:
+    """Tokens a step: the engine's own (or what the user says), a quarter and a sixteenth of it from 512 on, four
+    and sixteen times as many up to 16,384 (docs/planning.md)."""
+    if request.max_num_batched_tokens is not None:
+        return (request.max_num_batched_tokens,)
+    engine, version = find_engine(request.engine)
+    asked = EngineSettings(tensor_parallel_size=split[0], pipeline_parallel_size=split[1])
+    try:
+        own = engine.resolve(request.model, offer.gpu, asked, version).max_num_batched_tokens or 1
+    except UnsupportedError:
+        return (0,)
+    others = (own // 4, own // 16, own * 4, own * 16)
+    return (0, *(step for step in others if 512 <= step <= 16_384))
+
+
 def _replicas(request: ModelRequest, offer: GpuOffer, size: int) -> range:
     most = min(request.max_replicas or request.min_replicas, _most(offer) // size)
     return range(request.min_replicas, most + 1)
@@ -106,7 +122,7 @@ def _taken(
     offer: GpuOffer,
     served: ServedFormat,
     dtype: str,
-    split: tuple[int, int],
+    split: tuple[int, int, int],
     replicas: int,
 ) -> tuple[int, int, int] | None:
     """What each card gives up for good, while it loads and while it sleeps; None where the choice does not run,
@@ -123,32 +139,34 @@ def _sized(
     offer: GpuOffer,
     served: ServedFormat,
     dtype: str,
-    split: tuple[int, int],
+    split: tuple[int, int, int],
     replicas: int,
 ) -> tuple[int, int, int] | None:
     engine, version = find_engine(request.engine)
     slots = None
     if request.adapters:
         slots = AdapterSlots(len(request.adapters), max(adapter.rank for adapter in request.adapters))
-    ranks, stages = split
+    ranks, stages, step = split
     settings = EngineSettings(
-        tensor_parallel_size=ranks, pipeline_parallel_size=stages, kv_cache_dtype=dtype, adapters=slots
-    )
+        tensor_parallel_size=ranks, pipeline_parallel_size=stages, kv_cache_dtype=dtype, adapters=slots,
+        max_num_batched_tokens=step or None,
+    )  # fmt: skip
+    reserved = reserved_bytes(request.model, offer.gpu, settings, engine=engine, version=version)
     asked = demand(
         request.model, request.traffic, slo=request.slo, overflow=fleet.kv_overflow, replicas=replicas,
         adapters=request.adapters,
-        sequence_bytes=reserved_bytes(request.model, offer.gpu, settings, engine=engine, version=version),
-        times=roofline(
-            request.model, offer.gpu, engine=engine.name, version=version, format=served.format,
-            kernel=served.kernel, tensor_parallel_size=ranks, kv_cache_dtype=dtype,
+        sequence_bytes=reserved,
+        times=replace(
+            roofline(
+                request.model, offer.gpu, engine=engine.name, version=version, format=served.format,
+                kernel=served.kernel, tensor_parallel_size=ranks, kv_cache_dtype=dtype,
+            ),
+            chunk_tokens=reserved.batched_tokens,
         ),
     )  # fmt: skip
-    if not isinstance(asked, Demand) or asked.slo_held is False:
+    if not isinstance(asked, Demand) or asked.slo_held is False or 0 < step < asked.max_num_seqs:
         return None
-    full = EngineSettings(
-        tensor_parallel_size=ranks, pipeline_parallel_size=stages, kv_cache_dtype=dtype, adapters=slots,
-        max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len,
-    )  # fmt: skip
+    full = replace(settings, max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len)
     granted = settings_for_pool(
         request.model, offer.gpu, full, engine=engine, version=version, format=served.format,
         kv_bytes=asked.kv_pool_bytes, used_bytes=offer.used_bytes,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
-from math import log
+from math import inf, log
 
 import pytest
 from hypothesis import given, settings
@@ -34,8 +35,9 @@ Question = tuple[Roofline, float, LengthModel, LengthModel, float]
 
 
 @lru_cache(maxsize=64)
-def times_of(model: str, card: str, ranks: int) -> Roofline:
-    return roofline(load_model(model).spec, find_gpu(card), engine="vllm", tensor_parallel_size=ranks)
+def times_of(model: str, card: str, ranks: int, step: float = inf) -> Roofline:
+    whole = roofline(load_model(model).spec, find_gpu(card), engine="vllm", tensor_parallel_size=ranks)
+    return replace(whole, chunk_tokens=step)
 
 
 def lengths(least: int) -> st.SearchStrategy[LengthModel]:
@@ -46,7 +48,13 @@ def lengths(least: int) -> st.SearchStrategy[LengthModel]:
 
 
 questions = st.tuples(
-    st.builds(times_of, st.sampled_from(MODELS), st.sampled_from(("L4", "H200-SXM")), st.sampled_from((1, 2))),
+    st.builds(
+        times_of,
+        st.sampled_from(MODELS),
+        st.sampled_from(("L4", "H200-SXM")),
+        st.sampled_from((1, 2)),
+        st.sampled_from((512.0, 2048.0, 3000.5, inf)),
+    ),
     st.floats(-6, 5).map(lambda power: 2.0**power),
     lengths(1),
     lengths(0),

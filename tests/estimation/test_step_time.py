@@ -4,9 +4,10 @@ from dataclasses import replace
 from math import sqrt
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant.api import load_model
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.models import find_entry
 from cotenant.catalogue.quantization import find_format
@@ -20,6 +21,7 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation import step_constants as constants
 from cotenant.estimation.step_time import decode_step_s, linear, roofline, step_times
 from cotenant.readers.model_config import read_model_config
+from cotenant.simulation.costs import FS_PER_S, StepCosts
 
 A100 = GpuSpec(
     "A100-80GB-SXM", "NVIDIA", "Ampere", Interval.exact(80 << 30), Interval.exact(79 << 30), True, 2.039e12,
@@ -293,3 +295,18 @@ def test_intervals_are_around_the_value() -> None:
     assert (low / value, high / value) == pytest.approx(constants.INTERVAL)
     assert step_times(LLAMA_70B, A100, engine="vllm").high > lines.high  # few rows ran on Ampere
     assert step_times(LLAMA_70B, H100, engine="ollama").high > lines.high
+
+
+@given(tokens=st.integers(1, 30_000), step=st.sampled_from([512, 2048, 8192]))
+@settings(deadline=None)
+def test_a_prompt_longer_than_a_step_takes_several_as_the_simulator_counts_them(tokens: int, step: int) -> None:
+    exact = roofline(load_model("meta-llama/Llama-3.1-8B-Instruct").spec, A100, engine="vllm")
+    split = replace(exact, chunk_tokens=step)
+    costs = StepCosts.of(linear(exact, (1, 4), (1, 32_768), (1, step)))
+    assert split.prefill_s(tokens) == pytest.approx(costs.read(tokens, step) / FS_PER_S, rel=0.006)
+    if tokens <= step:
+        assert split.prefill_s(tokens) == exact.prefill_s(tokens)
+    else:
+        assert split.prefill_s(tokens) > exact.prefill_s(tokens)
+        finer = replace(exact, chunk_tokens=step // 4)
+        assert finer.prefill_s(tokens) > split.prefill_s(tokens)

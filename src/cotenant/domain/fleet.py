@@ -59,6 +59,7 @@ class ModelRequest:
     kv_cache_dtypes: tuple[str, ...] = ("auto",)
     adapters: tuple[Adapter, ...] = ()
     speculation: Speculation | None = None
+    max_num_batched_tokens: int | None = None  # what a step may read, where the user says it
     priority: int = 0
     min_replicas: int = 1
     max_replicas: int | None = None

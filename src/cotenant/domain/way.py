@@ -25,3 +25,5 @@ class Way:
     reason: str
     pipeline_parallel_size: int = 1
     expert_parallel: bool = False
+    max_num_batched_tokens: int | None = None  # None: not sized
+    step_share: float = 1.0  # that number over the engine's own

@@ -3,12 +3,16 @@
     decode step = pnorm(weights(B) + cache(B, c), flops(B, c)) + layers x overhead + all-reduces + B x sequence
     prefill     = pnorm(weights(tokens), flops(tokens), launches) + attention(sum of len^2) + overheads
 
+A prompt longer than a step may read is read in several, each with its own weights, launches and overhead; what it
+attends to is the same.
+
 with active experts = E (1 - (1 - k/E)^B): the expected number of distinct experts that B tokens reach.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from math import pow as power
 
 from cotenant.estimation.step_constants import NORM
@@ -34,6 +38,7 @@ class Roofline:
     `matmul_factor` stretches matrix products on a slow kernel. `sequence_s` is what a step costs for each sequence
     however many ranks there are (scheduling, sampling), `launch_s` what it takes to launch a prefill kernel by
     kernel (no CUDA graph holds it) while the card works. The two factors scale whole steps to what was measured.
+    `chunk_tokens`: the most that one step reads of a prompt (max_num_batched_tokens, n_ubatch).
     """
 
     weights_bytes: float
@@ -61,6 +66,7 @@ class Roofline:
     why: str = ""
     decode_factor: float = 1.0
     prefill_factor: float = 1.0
+    chunk_tokens: float = inf
 
     def decode_step_s(self, batch: float, context_tokens: float) -> float:
         """Seconds of one decode step of `batch` sequences that hold `context_tokens` in all."""
@@ -73,12 +79,22 @@ class Roofline:
     def prefill_s(self, tokens: float, squares: float | None = None) -> float:
         """Seconds to prefill `tokens`; `squares` is the sum of squared lengths (None: one prompt)."""
         square = tokens * tokens if squares is None else squares
-        multiplying = self.flops_per_token * self.matmul_factor * tokens / self.compute_rate
-        products = _norm(_norm(self._weights_s(tokens), multiplying), self.launch_s)
+        products, steps = self._products_s(tokens), 1.0
+        if tokens > self.chunk_tokens:
+            whole = tokens // self.chunk_tokens
+            rest = tokens - whole * self.chunk_tokens
+            products, steps = whole * self._products_s(self.chunk_tokens), whole
+            if rest > 0:
+                products, steps = products + self._products_s(rest), steps + 1
         # causal: a token attends to half of its prompt on average
         attention = self.prefill_attention_flops * square / 2 + self.windowed_flops_per_token * tokens
-        beside = self.overhead_s + self.all_reduce_s_per_token * tokens
+        beside = steps * self.overhead_s + self.all_reduce_s_per_token * tokens
         return (products + attention / self.attention_rate + beside) * self.prefill_factor
+
+    def _products_s(self, tokens: float) -> float:
+        """Matrix products of one step that reads `tokens`."""
+        multiplying = self.flops_per_token * self.matmul_factor * tokens / self.compute_rate
+        return _norm(_norm(self._weights_s(tokens), multiplying), self.launch_s)
 
     def held_bytes(self, batch: float, context_tokens: float) -> float:
         """Bytes of one rank: the weights that steps may read, and the cache of `batch` sequences."""

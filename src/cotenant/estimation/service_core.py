@@ -13,13 +13,13 @@ SINGLE = (
     "weights_bytes", "expert_bytes", "num_experts", "experts_per_token", "flops_per_token", "attention_flops",
     "prefill_attention_flops", "windowed_flops_per_token", "state_bytes", "weight_rate", "cache_rate",
     "compute_rate", "attention_rate", "matmul_factor", "overhead_s", "all_reduce_s_per_token", "sequence_s",
-    "launch_s", "first_token_s", "decode_factor", "prefill_factor", "high",
+    "launch_s", "first_token_s", "decode_factor", "prefill_factor", "high", "chunk_tokens",
 )  # fmt: skip
 """Fields of a roofline in the order of the array that the functions here are given; its norm comes last."""
 (
     _WEIGHTS, _EXPERTS, _NUM_EXPERTS, _CHOSEN, _FLOPS, _ATTENTION, _PROMPT_ATTENTION, _WINDOWED, _STATE,
     _WEIGHT_RATE, _CACHE_RATE, _COMPUTE_RATE, _ATTENTION_RATE, _FACTOR, _OVERHEAD, _ALL_REDUCE, _SEQUENCE,
-    _LAUNCH, _FIRST_TOKEN, _DECODE_FACTOR, _PREFILL_FACTOR, _HIGH, _NORM,
+    _LAUNCH, _FIRST_TOKEN, _DECODE_FACTOR, _PREFILL_FACTOR, _HIGH, _CHUNK, _NORM,
 ) = range(len(SINGLE) + 1)  # fmt: skip
 
 
@@ -108,11 +108,22 @@ def decode_step_s(roof: Any, cache: Any, batch: float, context_tokens: float) ->
 def prefill_s(roof: Any, tokens: float) -> Any:
     """As `Roofline.prefill_s` of one prompt."""
     square = tokens * tokens
-    multiplying = roof[_FLOPS] * roof[_FACTOR] * tokens / roof[_COMPUTE_RATE]
-    products = norm(norm(weights_s(roof, tokens), multiplying, roof[_NORM]), roof[_LAUNCH], roof[_NORM])
+    products, steps = products_s(roof, tokens), 1.0
+    if tokens > roof[_CHUNK]:
+        whole = tokens // roof[_CHUNK]
+        rest = tokens - whole * roof[_CHUNK]
+        products, steps = whole * products_s(roof, roof[_CHUNK]), whole
+        if rest > 0:
+            products, steps = products + products_s(roof, rest), steps + 1
     attention = roof[_PROMPT_ATTENTION] * square / 2 + roof[_WINDOWED] * tokens
-    beside = roof[_OVERHEAD] + roof[_ALL_REDUCE] * tokens
+    beside = steps * roof[_OVERHEAD] + roof[_ALL_REDUCE] * tokens
     return (products + attention / roof[_ATTENTION_RATE] + beside) * roof[_PREFILL_FACTOR]
+
+
+def products_s(roof: Any, tokens: float) -> Any:
+    """Matrix products of one step that reads `tokens`."""
+    multiplying = roof[_FLOPS] * roof[_FACTOR] * tokens / roof[_COMPUTE_RATE]
+    return norm(norm(weights_s(roof, tokens), multiplying, roof[_NORM]), roof[_LAUNCH], roof[_NORM])
 
 
 def weights_s(roof: Any, tokens: float) -> Any:
@@ -144,6 +155,7 @@ def poisson_quantile(mean: float, p: float) -> Any:
 
 
 USED = (
-    norm, weights_s, prefill_s, decode_step_s, service_s, fixed_point, more_than_arrive, poisson_quantile,
+    norm, weights_s, products_s, prefill_s, decode_step_s, service_s, fixed_point, more_than_arrive,
+    poisson_quantile,
 )  # fmt: skip
 """What `steady_state` calls, to be compiled with it."""

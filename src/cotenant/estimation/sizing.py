@@ -42,11 +42,12 @@ def sized_estimate(
 
     A replica that the rate overloads, or whose SLO is not held, does not fit, whatever its memory.
     """
-    times = roofline(
+    whole = roofline(
         model, gpu, engine=engine.name, version=version, format=format, kernel=kernel,
         tensor_parallel_size=settings.tensor_parallel_size, kv_cache_dtype=settings.kv_cache_dtype,
     )  # fmt: skip
     sequence_bytes = reserved_bytes(model, gpu, settings, engine=engine, version=version)
+    times = replace(whole, chunk_tokens=sequence_bytes.batched_tokens)
     asked = demand(
         model, traffic, times=times, sequence_bytes=sequence_bytes, overflow=overflow, slo=slo, adapters=adapters,
         model_limit=settings.max_model_len,

@@ -2,7 +2,8 @@
 
 The declared space: each format that passes the decision matrix (`precisions`), each KV type allowed, the two
 smallest powers of two of tensor parallel that do inside a node, pipeline stages and whole experts beside them
-(`splits`, `offered`), and the smallest number of replicas that carries the traffic and holds the SLO (`sizing`).
+(`splits`, `offered`), the smallest number of replicas that carries the traffic and holds the SLO (`sizing`), and
+tokens a step beside the engine's own where they save memory or keep an SLO (`steps`).
 Of these, what another way beats in every respect is dropped (`ways`).
 """
 
@@ -15,11 +16,12 @@ from functools import partial
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.estimation.compound_arrays import compiled
 from cotenant.estimation.memo import IdentityCache
-from cotenant.planning.offered import Wish, ways_on
+from cotenant.planning.offered import WORTHWHILE, Wish, ways_on
 from cotenant.planning.sized_apart import sized_apart
 from cotenant.planning.ways import Ways, joined
 
 _COMPILE_FROM = 100  # models x offers: below, loading the compiler takes longer than it saves
+_PROVEN = 60  # models: of more, only what saves four times as much is worth a size of its own
 _BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from", "also_serves", "spread")
 
 _ON_OFFER: IdentityCache[Ways] = IdentityCache(16_384)  # a thousand models on sixteen offers
@@ -71,11 +73,21 @@ def ways_of(fleet: Fleet, number: int, pace: float = 1.0) -> Ways:
 
 def _wish(fleet: Fleet, pace: float = 1.0) -> Wish:
     quick = compiled() if len(fleet.models) * len(fleet.gpus) >= _COMPILE_FROM else None
-    return Wish(fleet.headroom, fleet.kv_overflow, pace, quick)
+    return Wish(fleet.headroom, fleet.kv_overflow, pace, quick, _visible(fleet))
+
+
+def _visible(fleet: Fleet) -> float:
+    """The share of a card that fewer tokens a step must save."""
+    return WORTHWHILE if is_proven_size(fleet) else 4 * WORTHWHILE
+
+
+def is_proven_size(fleet: Fleet) -> bool:
+    """Whether its placement is looked for with a proof (`placing.QUICK_MODELS`), so that small gains may show."""
+    return len(fleet.models) <= _PROVEN
 
 
 def _key(fleet: Fleet, number: int, place: int, pace: float = 1.0) -> tuple[object, ...]:
-    return number, place, fleet.headroom, fleet.kv_overflow, pace
+    return number, place, fleet.headroom, fleet.kv_overflow, pace, _visible(fleet)
 
 
 def _size_apart(fleet: Fleet, numbers: list[int]) -> None:

@@ -8,6 +8,7 @@ from math import floor as rounded_down
 
 from cotenant.domain.demand import Demand
 from cotenant.domain.fleet import GpuOffer, ModelRequest
+from cotenant.engines.prompt_steps import splits_prompts
 from cotenant.estimation.in_flight import Quick
 from cotenant.estimation.lengths import length_model
 from cotenant.estimation.roofline import Roofline
@@ -22,7 +23,8 @@ MOST_REPLICAS = 64
 @dataclass(frozen=True, slots=True)
 class Case:
     """`number` and `offer_number` are places in the fleet; `pace` is how much slower than alone it is to run;
-    `quick` does the sums of many demands."""
+    `quick` does the sums of many demands; `step` the most tokens that one step reads (None: as the user says, else
+    the engine); `visible` the share of a card that a smaller one must save."""
 
     number: int
     request: ModelRequest
@@ -33,6 +35,8 @@ class Case:
     served: Served
     pace: float = 1.0
     quick: Quick | None = None
+    step: int | None = None
+    visible: float = 0.0
 
     @property
     def room_bytes(self) -> int:
@@ -77,6 +81,21 @@ class Case:
             held = f" beside what others hold ({format_gib(offer.used_bytes)})" if offer.used_bytes else ""
             return f"{verb} {format_gib(need)}, nothing of {offer.gpu.name} is left after {share} headroom{held}"
         return f"{verb} {format_gib(need)}, {format_gib(room)} of {offer.gpu.name} are left after {share} headroom"
+
+    def unfit_step(self, asked: Demand) -> str:
+        """Why a step as long as the user says does not do for that demand; "" where it does."""
+        one, step = self.served, self.served.batched_tokens
+        if step is None or self.step is not None:
+            return ""
+        drafted = one.speculation.tokens if one.speculation else 0
+        if step < asked.max_num_seqs * (1 + drafted):
+            return (
+                f"a step of {step:,} tokens is shorter than one of each of {asked.max_num_seqs:,} requests at once"
+            )
+        if step < asked.max_model_len and not splits_prompts(one.engine.name, one.version, one.model, one.gpu):
+            whole = f"{one.engine.title} {one.version} reads prompts whole"
+            return f"{whole}: a step of {step:,} tokens is shorter than one of {asked.max_model_len:,}"
+        return ""
 
     def is_hopeless(self, times: Roofline) -> bool:
         """Whether more replicas cannot help: one request alone breaks the SLO."""

@@ -118,6 +118,9 @@ def _replicas(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]
             continue
         if request.formats and replica.quantization not in request.formats:
             yield f"{replica.id} runs {replica.quantization}, asked {', '.join(request.formats)}"
+        step, wanted = replica.settings.max_num_batched_tokens, request.max_num_batched_tokens
+        if wanted is not None and step != wanted:
+            yield f"{replica.id} reads {step} tokens a step, asked {wanted}"
         if {adapter.name for adapter in replica.adapters} != {adapter.name for adapter in request.adapters}:
             yield f"{replica.id} does not carry the adapters that were asked"
         estimate = reestimate(request, replica)

@@ -26,6 +26,7 @@ def twins(fleet: Fleet) -> Iterator[tuple[int, ...]]:
         key = (
             one.model_id, one.engine, one.task, one.formats, one.kv_cache_dtypes, one.traffic.by_hour,
             one.traffic.timezone, one.max_loss_percent, one.speculation, tuple(sorted(one.checkpoints.items())),
+            one.max_num_batched_tokens,
         )  # fmt: skip
         alike[key].append(number)
     for numbers in alike.values():

@@ -35,6 +35,8 @@ def _beaten(dropped: Dropped) -> str:
     split = "" if _split(by) == _split(dropped.candidate) else f", {split_words(by)}"
     experts = dropped.candidate.settings.enable_expert_parallel
     what = " (whole experts on each rank)" if experts else ""
+    if dropped.candidate.step_share != 1:
+        what += f" ({dropped.candidate.settings.max_num_batched_tokens:,} tokens a step)"
     told = f"dominated by {by.format}{'' if kv == 'auto' else f' with {kv} cache'}{split}"
     return f"{told}: {less}, no worse in quality{what}"
 
@@ -58,6 +60,8 @@ def _sized(fleet: Fleet, one: Candidate, reason: str) -> Way:
         slack=None if isinf(one.slack) else one.slack,
         offered=not reason,
         reason=reason or one.reason,
+        max_num_batched_tokens=one.settings.max_num_batched_tokens,
+        step_share=one.step_share,
     )
 
 

@@ -14,6 +14,7 @@ from cotenant.planning.problem import Candidate, Refusal
 from cotenant.planning.sizing import fewest_replicas, taken_as
 from cotenant.planning.splits import Split, has_expert_parallel, in_stages, split_of, tensor_sizes
 from cotenant.planning.startable import startable
+from cotenant.planning.steps import with_other_steps
 from cotenant.planning.ways import Ways, sifted
 from cotenant.units import format_gib
 
@@ -25,12 +26,14 @@ PIPELINES = 2  # sizes with stages that tensor parallel does not do, the smalles
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What a fleet asks of every size: the share of a card that stays free, the probability that a cache is full,
-    how much slower than alone steps may take (`pace`); `quick` does the sums of many demands."""
+    how much slower than alone steps may take (`pace`); `quick` does the sums of many demands. `visible`: the share
+    of a card that fewer tokens a step must save to be offered."""
 
     headroom: float
     kv_overflow: float
     pace: float = 1.0
     quick: Quick | None = None
+    visible: float = WORTHWHILE
 
 
 def ways_on(request: ModelRequest, number: int, offer: GpuOffer, offer_number: int, wish: Wish) -> Ways:
@@ -40,12 +43,15 @@ def ways_on(request: ModelRequest, number: int, offer: GpuOffer, offer_number: i
     found: list[Candidate] = []
     for served in allowed:
         case = Case(
-            number, request, offer_number, offer, wish.headroom, wish.kv_overflow, served, wish.pace, wish.quick
+            number, request, offer_number, offer, wish.headroom, wish.kv_overflow, served, wish.pace, wish.quick,
+            visible=wish.visible,
         )  # fmt: skip
-        mine, missing = _in_tensors(case)
+        mine, missing, others = _in_tensors(case)
         staged, lacking = _in_stages(case, mine, missing)
         found += (*mine, *staged, *_with_whole_experts(case, mine))
         refused += (*missing, *lacking)
+        found += [one for one in others if isinstance(one, Candidate)]
+        refused += [one for one in others if isinstance(one, Refusal)]
     return sifted([startable(one, request, offer, wish.headroom) for one in found], refused)
 
 
@@ -56,19 +62,22 @@ def refusals_of(barred: Sequence[Barred], number: int, offer_number: int) -> lis
     ]  # fmt: skip
 
 
-def _in_tensors(case: Case) -> tuple[list[Candidate], list[Refusal]]:
-    """The smallest powers of two that do, and why smaller ones do not."""
+def _in_tensors(case: Case) -> tuple[list[Candidate], list[Refusal], list[Candidate | Refusal]]:
+    """The smallest powers of two that do, why smaller ones do not, and what other steps offer on either."""
     found: list[Candidate] = []
     refused: list[Refusal] = []
+    others: list[Candidate | Refusal] = []
     for size in tensor_sizes(case.cards_at_most):
-        outcome = fewest_replicas(case, Split(size))
+        fewest = fewest_replicas(case, Split(size))
+        others += with_other_steps(case, Split(size), fewest)
+        outcome = fewest.outcome
         if isinstance(outcome, Refusal):
             refused.append(outcome)
             continue
         found.append(outcome)
         if len(found) == TENSOR_PARALLEL_SIZES:
             break
-    return found, refused
+    return found, refused, others
 
 
 def _in_stages(
@@ -89,7 +98,7 @@ def _in_stages(
         if not alike and len(others) == PIPELINES:
             continue
         larger = _larger(case, split, min(alike, key=_bytes)) if alike else None
-        outcome = fewest_replicas(case, split) if larger is None else larger
+        outcome = fewest_replicas(case, split).outcome if larger is None else larger
         if isinstance(outcome, Refusal):
             told = f"{split.pipeline} stages of {split.tensor}: {outcome.reason}"
             lacking.append(replace(outcome, reason=told))
@@ -125,6 +134,6 @@ def _with_whole_experts(case: Case, whole: Sequence[Candidate]) -> Iterator[Cand
     for one in whole:
         size, experts = one.tensor_parallel_size, case.request.model.num_experts
         if has_expert_parallel(case.served.engine.name, experts, size):
-            outcome = fewest_replicas(case, Split(size, experts=True))
+            outcome = fewest_replicas(case, Split(size, experts=True)).outcome
             if isinstance(outcome, Candidate):
                 yield outcome

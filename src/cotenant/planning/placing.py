@@ -6,6 +6,8 @@
     4  `proof` lists the patterns that a placement of cost C or less may use, and finds the best among them: that
        is the optimum, with proof
     5  `ties` settles headroom, quality and tidiness among the patterns that the optimal cost allows
+    6  engines read as many tokens a step as by themselves, unless other numbers make a cheaper placement: that of
+       their own is found first; where it costs more, it is theirs again wherever there is room (`own_steps`)
 
 Fleets of more than `QUICK_MODELS` go another way (`large`). Where the list of step 4 is too long, the placement is
 the best found and the bound stays B. `gap` is always that of the cost. All limits count work (search nodes,
@@ -17,6 +19,7 @@ from __future__ import annotations
 from cotenant.planning.greedy import place_greedily
 from cotenant.planning.large import FEWEST_ROUNDS, LISTING_NODES, MOST_GROUPS, SEARCH_NODES, place_large
 from cotenant.planning.neighbourhoods import improve
+from cotenant.planning.own_steps import of_own_steps, with_own_steps
 from cotenant.planning.packing import place_exactly as place_compactly
 from cotenant.planning.partition import trimmed
 from cotenant.planning.problem import Placement, Problem
@@ -31,6 +34,7 @@ from cotenant.planning.seated import (
     rounded_up,
     singles_of,
     step_of,
+    told_against,
 )
 from cotenant.planning.seating import Space, Unseated, seat_patterns
 from cotenant.planning.sites import seats_of, sites_of
@@ -50,8 +54,10 @@ def place_exactly(problem: Problem, *, optional: bool = False, start: Placement 
     `start` is a placement of the same problem that is known already; small fleets need none.
     """
     if optional or problem.objective[0] != "cost":
-        return place_compactly(problem, optional=optional)
-    return place_by_patterns(problem, start)
+        found = place_compactly(problem, optional=optional)
+    else:
+        found = place_by_patterns(problem, start)
+    return None if found is None else with_own_steps(problem, found)
 
 
 def place_by_patterns(problem: Problem, start: Placement | None = None) -> Placement | None:
@@ -60,10 +66,17 @@ def place_by_patterns(problem: Problem, start: Placement | None = None) -> Place
         return None
     if len(problem.names) > QUICK_MODELS:
         return place_large(problem, start)
-    return _place_small(problem, place_greedily(problem))
+    own = of_own_steps(problem)
+    if own is problem:
+        return _place_small(problem, place_greedily(problem))
+    first = _place_small(own, place_greedily(own))
+    if first is None:
+        return _place_small(problem, place_greedily(problem))
+    return _place_small(problem, first, known=True)
 
 
-def _place_small(problem: Problem, start: Placement) -> Placement | None:
+def _place_small(problem: Problem, start: Placement, *, known: bool = False) -> Placement | None:
+    """From `start`; where that is a whole placement that is `known`, it stays unless another costs less."""
     space = Space(problem, sites_of(problem), seats_of(problem))
     total = sum(site.weight * len(site.cards) for site in space.sites)
     best = patterns_of(space, start)
@@ -82,6 +95,8 @@ def _place_small(problem: Problem, start: Placement) -> Placement | None:
         proof.prove(LISTING_NODES)
     if proof.best is None:
         return None
+    if known and proof.cost >= start.objective_value - _TOLERANCE:
+        return told_against(start, min(proof.bound, start.objective_value))
     full = Space(problem, space.sites, seats_of(problem, dominated=True))
     order = [name for name in problem.objective if name != "cost"]
     seated = Ties(full, prices, proof.cost, moved(full, space, proof.best)).settle(order)

@@ -42,6 +42,7 @@ def precisions_of(request: ModelRequest, gpu: GpuSpec) -> Precisions:
     key = (
         request.model_id, request.engine, request.task, request.max_loss_percent, request.formats,
         request.kv_cache_dtypes, tuple(request.checkpoints.items()), _slots(request), request.speculation,
+        request.max_num_batched_tokens,
     )  # fmt: skip
     in_force = (profiles_in_force(), second_source_in_force())
     return _KNOWN.get((request.model, gpu, *in_force), key, lambda: _precisions(request, gpu))
@@ -67,7 +68,18 @@ def _precisions(request: ModelRequest, gpu: GpuSpec) -> Precisions:
             barred.append(Barred(row.format, error.message))
             continue
         found += [
-            Served(request.model, gpu, engine, version, row, served, dtype, _slots(request), request.speculation)
+            Served(
+                request.model,
+                gpu,
+                engine,
+                version,
+                row,
+                served,
+                dtype,
+                _slots(request),
+                request.speculation,
+                request.max_num_batched_tokens,
+            )
             for dtype in request.kv_cache_dtypes
         ]
     return tuple(found), tuple(barred)

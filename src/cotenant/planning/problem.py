@@ -49,6 +49,7 @@ class Candidate:
     reason: str = ""
     pipeline_parallel_size: int = 1
     members: tuple[Candidate, ...] = ()  # where it stands for models that take turns: each one's own way
+    step_share: float = 1.0  # tokens that a step reads (max_num_batched_tokens) over the engine's own number
 
     @property
     def estimate(self) -> Estimate:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, gcd
 
 from cotenant.planning.problem import Candidate, Placement, least_headroom
 from cotenant.planning.seating import Seated, Space, assignments_of
-from cotenant.planning.sites import Pattern, Seat, is_no_worse, pattern_of
+from cotenant.planning.sites import Pattern, Seat, is_no_worse, is_patient, pattern_of
 
 _TOLERANCE = 1e-6
 _SMALLEST_STEP = 1e-3
@@ -17,9 +18,15 @@ _SMALLEST_STEP = 1e-3
 def placement_of(space: Space, seated: Seated, bound: float, cost: float) -> Placement:
     """Patterns on cards as a placement of that cost, with the gap to its bound."""
     assignments = assignments_of(space, seated)
-    gap = 0.0 if cost <= bound + _TOLERANCE else (cost - bound) / cost
     least = least_headroom(space.problem, assignments)
-    return Placement(assignments, cost, bound, gap, proven=gap == 0.0, least_headroom=least)
+    return told_against(Placement(assignments, cost, bound, None, proven=False, least_headroom=least), bound)
+
+
+def told_against(placement: Placement, bound: float) -> Placement:
+    """The same placement with its gap to that bound."""
+    cost = placement.objective_value
+    gap = 0.0 if cost <= bound + _TOLERANCE else (cost - bound) / cost
+    return replace(placement, lower_bound=bound, gap=gap, proven=gap == 0.0)
 
 
 def step_of(weights: Sequence[float]) -> float:
@@ -64,8 +71,9 @@ def patterns_of(space: Space, placement: Placement) -> Seated | None:
     for number, seat in enumerate(space.seats):
         seats[seat.request].append((number, seat))
     on: dict[int, list[tuple[Seat, int, int]]] = defaultdict(list)
+    patient = is_patient(space.problem)
     for each in placement.assignments:
-        triple = _seat_for(space, seats[each.candidate.request], each.candidate)
+        triple = _seat_for(space, seats[each.candidate.request], each.candidate, patient)
         for card in each.each_card():
             on[card].append(triple)
     site_of = {card: number for number, site in enumerate(space.sites) for card in site.cards}
@@ -75,7 +83,9 @@ def patterns_of(space: Space, placement: Placement) -> Seated | None:
     ]
 
 
-def _seat_for(space: Space, seats: Sequence[tuple[int, Seat]], candidate: Candidate) -> tuple[Seat, int, int]:
+def _seat_for(
+    space: Space, seats: Sequence[tuple[int, Seat]], candidate: Candidate, patient: bool
+) -> tuple[Seat, int, int]:
     """The seat, of those of its model, and option that take the place of a candidate: itself, or one that
     dominates it."""
     for number, seat in seats:
@@ -84,7 +94,7 @@ def _seat_for(space: Space, seats: Sequence[tuple[int, Seat]], candidate: Candid
         if (seat.ranks, seat.tensor_parallel_size) != (candidate.ranks, candidate.tensor_parallel_size):
             continue
         for option in seat.options:
-            if is_no_worse(space.problem.candidates[seat.request][option], candidate):
+            if is_no_worse(space.problem.candidates[seat.request][option], candidate, patient=patient):
                 return seat, number, option
     raise ValueError(f"{candidate} has no seat")
 

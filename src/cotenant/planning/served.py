@@ -16,6 +16,7 @@ from cotenant.domain.engine import AdapterSlots, EngineSettings, Speculation, Ve
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import PrecisionChoice
+from cotenant.engines.prompt_steps import keeps_own_step, other_steps, splits_prompts
 from cotenant.engines.rules import EngineRules
 from cotenant.estimation.given_bytes import PoolInBytes
 from cotenant.estimation.memo import IdentityCache
@@ -57,6 +58,11 @@ class Opened:
         peak = max(load_peak(stage).value for stage in terms)
         return cls(frame, terms, peak, PoolInBytes.of(frame, resolved, terms))
 
+    @property
+    def beside_pool_bytes(self) -> int:
+        """What the fullest rank takes beside its pool."""
+        return max(stage.own.value + stage.beyond.value for stage in self.terms)
+
     def memory(self, resolved: EngineSettings) -> ReplicaMemory:
         """All of it, under settings that differ in nothing that matters to its terms."""
         return opened(self.frame, resolved, self.terms)
@@ -80,6 +86,7 @@ class Served:
     kv_cache_dtype: str
     slots: AdapterSlots | None
     speculation: Speculation | None
+    batched_tokens: int | None = None  # as the user says
     _known: dict[Hashable, object] = field(default_factory=dict, repr=False)
 
     @property
@@ -87,19 +94,27 @@ class Served:
         """What tells it from others of the same model and card."""
         return self.choice.format, self.kv_cache_dtype
 
-    def settings(self, split: Split) -> EngineSettings:
-        """What is known of a launch before its traffic is."""
-        return self._once(("settings", split), lambda: self._settings(split))
+    def settings(self, split: Split, step: int | None = None) -> EngineSettings:
+        """What is known of a launch before its traffic is. `step`: the most tokens that one step reads (None: as
+        the user says, else the engine)."""
+        return self._once(("settings", split, step), lambda: self._settings(split, step))
 
-    def _settings(self, split: Split) -> EngineSettings:
+    def _settings(self, split: Split, step: int | None) -> EngineSettings:
         return EngineSettings(
             tensor_parallel_size=split.tensor, pipeline_parallel_size=split.pipeline,
             enable_expert_parallel=split.experts, kv_cache_dtype=self.kv_cache_dtype, adapters=self.slots,
-            speculation=self.speculation,
+            speculation=self.speculation, max_num_batched_tokens=step or self.batched_tokens,
         )  # fmt: skip
 
-    def times(self, split: Split) -> Roofline:
+    def times(self, split: Split, step: int | None = None) -> Roofline:
         """Step times of a replica."""
+        return self._once(
+            ("times", split, step),
+            lambda: replace(self.whole_times(split), chunk_tokens=self.reserved(split, step).batched_tokens),
+        )
+
+    def whole_times(self, split: Split) -> Roofline:
+        """The same, were every prompt read in one step."""
         return self._once(("times", split.tensor), lambda: self._times(split))
 
     def _times(self, split: Split) -> Roofline:
@@ -115,13 +130,13 @@ class Served:
         """Whether the engine fills a budget with its pool; else it allocates what its settings say."""
         return self.engine.rules(self.version, self.gpu).allocate is None
 
-    def reserved(self, split: Split) -> ReservedBytes:
+    def reserved(self, split: Split, step: int | None = None) -> ReservedBytes:
         """What the engine reserves of a rank for a sequence."""
-        return self._once(("reserved", split), lambda: self._reserved(split))
+        return self._once(("reserved", split, step), lambda: self._reserved(split, step))
 
-    def _reserved(self, split: Split) -> ReservedBytes:
+    def _reserved(self, split: Split, step: int | None) -> ReservedBytes:
         return reserved_bytes(
-            self.model, self.gpu, self.settings(split), engine=self.engine, version=self.version
+            self.model, self.gpu, self.settings(split, step), engine=self.engine, version=self.version
         )  # fmt: skip
 
     def weights_bytes(self, split: Split) -> int:
@@ -135,10 +150,12 @@ class Served:
         )  # fmt: skip
         return max(term.bytes.value for term in ranks)
 
-    def opened(self, split: Split, used_bytes: int, seqs: int, length: int) -> tuple[EngineSettings, Opened]:
+    def opened(
+        self, split: Split, used_bytes: int, seqs: int, length: int, step: int | None = None
+    ) -> tuple[EngineSettings, Opened]:
         """(resolved settings, the replica) with so many sequences of up to `length` tokens, its pool left open, on
         a card of which others hold `used_bytes`."""
-        asked = replace(self.settings(split), max_num_seqs=seqs, max_model_len=length)
+        asked = replace(self.settings(split, step), max_num_seqs=seqs, max_model_len=length)
         model = served_model(self.model, asked)
         resolved = self.engine.resolve(model, self.gpu, asked, self.version)
         frame = self._once(
@@ -150,6 +167,30 @@ class Served:
         )  # fmt: skip
         key = (_BESIDE_LENGTH(resolved), resolved.max_model_len if frame.minds_length else 0)
         return resolved, _OPENED.get((frame,), key, lambda: Opened.of(frame, resolved))
+
+    def other_steps(self, split: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """(smaller, larger) tokens a step that may be told instead of the engine's own, the nearest first."""
+        return self._once(("steps", split), lambda: self._other_steps(split))
+
+    def _other_steps(self, split: Split) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        whole = not splits_prompts(self.engine.name, self.version, self.model, self.gpu)
+        if self.batched_tokens is not None or whole or keeps_own_step(self.model):
+            return (), ()
+        smaller, larger = other_steps(self.engine.name, self.reserved(split).batched_tokens)
+        return (smaller if self.is_filled else ()), larger
+
+    def most_saved_bytes(self, split: Split, used_bytes: int) -> int:
+        """What the fewest tokens a step save of a rank at the most: with one sequence, since what its sampler
+        holds is a floor of both that grows with their number."""
+        return self._once(("saved", split, used_bytes), lambda: self._most_saved(split, used_bytes))
+
+    def _most_saved(self, split: Split, used_bytes: int) -> int:
+        smaller, _ = self.other_steps(split)
+        length = self.model.max_model_len
+        if not smaller:
+            return 0
+        own, least = (self.opened(split, used_bytes, 1, length, step)[1] for step in (None, smaller[-1]))
+        return own.beside_pool_bytes - least.beside_pool_bytes
 
     def _once(self, key: Hashable, compute: Callable[[], T]) -> T:
         if key not in self._known:

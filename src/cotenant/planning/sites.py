@@ -67,36 +67,42 @@ def seats_of(problem: Problem, *, dominated: bool = False) -> tuple[Seat, ...]:
     Those matter to quality alone: cost and headroom never get worse without them.
     """
     seats = []
+    patient = is_patient(problem)
     for request, candidates in enumerate(problem.candidates):
         groups: dict[tuple[int, int, int], list[int]] = defaultdict(list)
         for number, one in enumerate(candidates):
             groups[one.offer, one.tensor_parallel_size, one.replicas].append(number)
         for (offer, size, replicas), numbers in groups.items():
-            kept = numbers if dominated else _undominated(candidates, numbers)
+            kept = numbers if dominated else _undominated(candidates, numbers, patient)
             ranks = size * replicas
             bundles = [tuple(kept)] if ranks == 1 else [(number,) for number in kept]
             seats += [Seat(request, offer, ranks, size, bundle) for bundle in bundles]
     return tuple(seats)
 
 
-def _undominated(candidates: tuple[Candidate, ...], numbers: list[int]) -> list[int]:
+def _undominated(candidates: tuple[Candidate, ...], numbers: list[int], patient: bool) -> list[int]:
     kept: list[int] = []
     for number in sorted(numbers, key=lambda each: (candidates[each].claim_bytes, candidates[each].busy, each)):
         one = candidates[number]
-        if not any(is_no_worse(candidates[other], one) for other in kept):
+        if not any(is_no_worse(candidates[other], one, patient=patient) for other in kept):
             kept.append(number)
     return kept
 
 
-def is_no_worse(one: Candidate, other: Candidate) -> bool:
+def is_patient(problem: Problem) -> bool:
+    """Whether nobody minds how busy its neighbours are."""
+    if not problem.contention:
+        return True
+    return all(one.slack == inf for each in problem.candidates for one in each)
+
+
+def is_no_worse(one: Candidate, other: Candidate, *, patient: bool) -> bool:
     """Whether `one` may take the place of `other` on any card, in the same place of the order of starts: it holds
-    no more there for good nor while it loads, works no more and is no less patient."""
-    return (
-        one.claim_bytes <= other.claim_bytes
-        and one.load_peak_bytes <= other.load_peak_bytes
-        and one.busy <= other.busy
-        and one.slack >= other.slack
-    )
+    no more there for good nor while it loads and, unless all are `patient`, works no more and is no less patient.
+    """
+    if one.claim_bytes > other.claim_bytes or one.load_peak_bytes > other.load_peak_bytes:
+        return False
+    return patient or (one.busy <= other.busy and one.slack >= other.slack)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,31 +27,59 @@ from cotenant.planning.problem import Candidate, Refusal
 from cotenant.planning.splits import Split, split_of
 
 
-def fewest_replicas(case: Case, split: Split) -> Candidate | Refusal:
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a number of replicas does not do; what each was asked, where that is known. `late`: the SLO breaks."""
+
+    refusal: Refusal
+    asked: Demand | None = None
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fewest:
+    """The fewest replicas that do (None: none), and why fewer, or the most, do not (None: the least do)."""
+
+    way: Candidate | None
+    failed: Failed | None
+
+    @property
+    def outcome(self) -> Candidate | Refusal:
+        """The way, else the refusal."""
+        if self.way is not None:
+            return self.way
+        if self.failed is None:
+            raise ValueError("neither a way nor a reason")
+        return self.failed.refusal
+
+
+def fewest_replicas(case: Case, split: Split) -> Fewest:
     """The least number of replicas that serves the traffic, fits and holds the SLO; else the last refusal."""
     most, least = case.replicas_at_most(split), case.request.min_replicas
     try:
-        times = case.served.times(split)
+        case.served.whole_times(split)
         heavy = case.too_large(split, "weights take", case.served.weights_bytes(split))
         if heavy is not None:  # no traffic needs to be looked at then
-            return heavy
+            return Fewest(None, Failed(heavy))
         if most < least:
-            return case.refusal(split, f"fewer than {least * split.size} such cards")
-        return _fewest(case, split, times, most)
+            return Fewest(None, Failed(case.refusal(split, f"fewer than {least * split.size} such cards")))
+        return _fewest(case, split, case.served.times(split, case.step), most)
     except UnsupportedError as error:
-        return case.refusal(split, error.message, unsplittable=True)
+        return Fewest(None, Failed(case.refusal(split, error.message, unsplittable=True)))
 
 
-def _fewest(case: Case, split: Split, times: Roofline, most: int) -> Candidate | Refusal:
+def _fewest(case: Case, split: Split, times: Roofline, most: int) -> Fewest:
     """The fewest replicas that do, else why `most` do not. One more never needs a larger card nor serves more
     slowly, so where the most fail all fail, and what lies between is found by doubled steps, then halved ones."""
     failing = case.request.min_replicas
     outcome = _sized(case, split, times, failing)
-    if isinstance(outcome, Candidate) or failing == most or case.is_hopeless(times):
-        return outcome
-    best = _sized(case, split, times, most)
-    if isinstance(best, Refusal):
-        return best
+    if isinstance(outcome, Candidate):
+        return Fewest(outcome, None)
+    if failing == most or case.is_hopeless(times):
+        return Fewest(None, outcome)
+    best, why = _sized(case, split, times, most), outcome
+    if isinstance(best, Failed):
+        return Fewest(None, best)
     step = 1
     while best.replicas - failing > 1:
         middle = min(failing + step, (failing + best.replicas) // 2)
@@ -59,8 +87,34 @@ def _fewest(case: Case, split: Split, times: Roofline, most: int) -> Candidate |
         if isinstance(outcome, Candidate):
             best = outcome
         else:
-            failing, step = middle, 2 * step
-    return best
+            failing, step, why = middle, 2 * step, outcome
+    return Fewest(best, why)
+
+
+def sized_with(case: Case, split: Split, replicas: int) -> Candidate | Failed:
+    """That number of replicas."""
+    try:
+        return _sized(case, split, case.served.times(split, case.step), replicas)
+    except UnsupportedError as error:
+        return Failed(case.refusal(split, error.message))
+
+
+def demand_of(case: Case, split: Split, replicas: int) -> Demand | None:
+    """What one of so many replicas must hold; None where its requests would pile up."""
+    asked = _demand(case, split, case.served.times(split, case.step), replicas)
+    return asked if isinstance(asked, Demand) else None
+
+
+def is_late_anyway(case: Case, split: Split, replicas: int) -> bool:
+    """Whether so many replicas miss the SLO even where every prompt is read in one step."""
+    asked = _demand(case, split, case.served.whole_times(split), replicas)
+    return not isinstance(asked, Demand) or asked.slo_held is False
+
+
+def beside_pool_bytes(case: Case, split: Split, asked: Demand) -> int:
+    """What the fullest rank takes beside its pool, of an engine that fills a budget."""
+    used = case.offer.used_bytes
+    return case.served.opened(split, used, asked.max_num_seqs, asked.max_model_len, case.step)[1].beside_pool_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +128,29 @@ class _Held:
     estimate: Estimate | None = None
 
 
-def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidate | Refusal:
+def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidate | Failed:
     """One number of replicas: demand, settings, memory, and everything that must hold."""
     asked = _demand(case, split, times, replicas)
     if isinstance(asked, Refusal):
-        return asked
+        return Failed(asked)
+    unfit = case.unfit_step(asked)
+    if unfit:
+        return Failed(case.refusal(split, unfit))
     held = _filled(case, split, asked) if case.served.is_filled else _allocated(case, split, asked)
     large = case.too_large(split, "needs", held.claim_bytes)
     if large is not None:
-        return large
+        return Failed(large, asked)
     if held.fault:
-        return case.refusal(split, held.fault)
+        return Failed(case.refusal(split, held.fault), asked)
     if asked.slo_held is False:
-        return case.refusal(split, case.broken_slo(times, asked))
+        return Failed(case.refusal(split, case.broken_slo(times, asked)), asked, late=True)
     return _candidate(case, split, held, asked, times, replicas)
 
 
 def _filled(case: Case, split: Split, asked: Demand) -> _Held:
     """An engine that fills a budget: terms once, then the smallest pool that holds the demand."""
     used, kv_bytes = case.offer.used_bytes, asked.kv_pool_bytes
-    resolved, bare = case.served.opened(split, used, asked.max_num_seqs, asked.max_model_len)
+    resolved, bare = case.served.opened(split, used, asked.max_num_seqs, asked.max_model_len, case.step)
     if bare.in_bytes is not None:
         given = bare.in_bytes.given(resolved, kv_bytes)
         if given.fits or given.claimed_bytes > case.room_bytes:  # nobody asks what else fails then
@@ -141,7 +198,7 @@ def _allocated(case: Case, split: Split, asked: Demand) -> _Held:
     """An engine that allocates what its settings say: they are its pool."""
     one = case.served
     settings = replace(
-        one.settings(split), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
+        one.settings(split, case.step), max_num_seqs=asked.max_num_seqs, max_model_len=asked.max_model_len
     )  # fmt: skip
     granted = allocated_sizing(
         one.model, one.gpu, settings, engine=one.engine, version=one.version, format=one.served.format
@@ -158,7 +215,7 @@ def _allocated(case: Case, split: Split, asked: Demand) -> _Held:
 
 def _demand(case: Case, split: Split, times: Roofline, replicas: int) -> Demand | Refusal:
     """What one replica must hold; the longest sequence grown to the pool where one percentile alone is known."""
-    request, sequence_bytes = case.request, case.served.reserved(split)
+    request, sequence_bytes = case.request, case.served.reserved(split, case.step)
     asked = demand(
         request.model, request.traffic, times=_paced(times, case.pace), sequence_bytes=sequence_bytes,
         slo=request.slo, overflow=case.kv_overflow, replicas=replicas, adapters=request.adapters,
@@ -189,6 +246,7 @@ def _candidate(
     case: Case, split: Split, held: _Held, asked: Demand, times: Roofline, replicas: int
 ) -> Candidate:  # fmt: skip
     step = times.decode_step_s(max(1.0, asked.mean_in_service), asked.kv_needed_tokens)
+    own = case.served.reserved(split).batched_tokens
     busy = 1 - (1 - asked.busy) ** (1 / case.pace)  # the same work spread out: busy is 1 - exp(-number in service)
     return Candidate(
         request=case.number,
@@ -208,5 +266,11 @@ def _candidate(
             held.settings, asked, case.served.precision, (case.request, case.offer, case.served), held.estimate
         ),
         demand=asked,
-        reason=case.served.choice.reason,
+        reason=_reason(case, own),
+        step_share=case.step / own if case.step else 1.0,
     )
+
+
+def _reason(case: Case, own: int) -> str:
+    reason = case.served.choice.reason
+    return f"{reason}; a step reads {case.step:,} tokens instead of {own:,}" if case.step else reason

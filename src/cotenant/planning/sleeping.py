@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from math import inf
 
 from cotenant.domain.fleet import Fleet, ModelRequest
@@ -152,7 +152,7 @@ class _Blocks:
             for size in sorted(sizes):
                 each = [self._single(member, number, size) for member in group]
                 found = []
-                for chosen in list(product(*each))[:_MOST_WAYS]:
+                for chosen in _choices(each):
                     for mode in modes:
                         turns = judge(requests, chosen, offer.gpu, mode, offer.host_memory_bytes)
                         if isinstance(turns, Turns):
@@ -169,6 +169,14 @@ class _Blocks:
         ]
 
 
+def _choices(each: Sequence[Sequence[Candidate]]) -> Iterator[tuple[Candidate, ...]]:
+    """A way for each of a group, first those in which all read as many tokens a step as their engines do."""
+    own = [[one for one in ways if one.step_share == 1] for ways in each]
+    yield from islice(product(*own), _MOST_WAYS)
+    others = (chosen for chosen in product(*each) if any(one.step_share != 1 for one in chosen))
+    yield from islice(others, _MOST_WAYS)
+
+
 def _together(chosen: tuple[Candidate, ...], turns: Turns) -> Candidate:
     """A group as one candidate: the most that it ever takes, awake or while one of them loads."""
     claim, peak = together([taken_by(one, turns.mode) for one in chosen], turns.mode)
@@ -179,6 +187,7 @@ def _together(chosen: tuple[Candidate, ...], turns: Turns) -> Candidate:
         busy=min(1.0, sum(one.busy for one in chosen)),
         slack=min(one.slack for one in chosen),
         quality_rank=sum(one.quality_rank for one in chosen),
+        step_share=min(one.step_share for one in chosen),
         members=chosen,
     )
 

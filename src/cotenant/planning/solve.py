@@ -13,6 +13,7 @@ from cotenant.planning.folds_check import check_folds
 from cotenant.planning.launch import command_of, reestimate, settle_of
 from cotenant.planning.naive import usual_sizing
 from cotenant.planning.nearest import shortfalls_of
+from cotenant.planning.neighbours import crowded_of
 from cotenant.planning.sleeping import solve_fleet
 from cotenant.planning.solved import Progress, Solved, forced_of, is_feasible
 from cotenant.planning.warnings import strained_of, warnings_of
@@ -47,6 +48,7 @@ def plan_solved(solved: Solved, *, priced: bool = False, progress: Progress = la
         return written(solved, (short,))
     if solved.feasible:
         plan = written(solved, forced=forced_of(solved))
+        plan = replace(plan, warnings=(*plan.warnings, *crowded_of(solved)))
         return replace(plan, relaxations=shadow_prices(solved, progress=progress)) if priced else plan
     shortfalls = shortfalls_of(solved.fleet, solved, is_feasible, progress)
     return replace(written(solved, shortfalls), relaxations=smallest_sets(solved.fleet, progress=progress))

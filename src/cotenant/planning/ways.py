@@ -73,7 +73,8 @@ def _dominates(one: Candidate, other: Candidate) -> bool:
     """Whether `one` can take the place of `other` in any plan and leave it no worse.
 
     The same cards and group size at most as many groups, each no larger, no busier and no less patient, in a
-    precision at least as good.
+    precision at least as good. One that reads fewer tokens a step never stands for one that reads more: where only
+    the context is known nothing here times its prompts.
     """
     return (
         one.offer == other.offer
@@ -84,4 +85,5 @@ def _dominates(one: Candidate, other: Candidate) -> bool:
         and one.busy <= other.busy
         and one.slack >= other.slack
         and one.quality_rank <= other.quality_rank
+        and one.step_share >= other.step_share
     )

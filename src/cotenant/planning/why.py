@@ -82,8 +82,11 @@ def _runner_up(
         refusal = _nearest_refusal(ways.refusals, chosen)
         return f"next {refusal.format}: {refusal.reason}" if refusal else ""
     best = min(
-        others, key=lambda one: (one.format == chosen.format, one.quality_rank, one.claim_bytes * one.ranks)
-    )
+        others,
+        key=lambda one: (
+            one.format == chosen.format, one.quality_rank, one.step_share != 1, one.claim_bytes * one.ranks,
+        ),
+    )  # fmt: skip
     return f"next {_describe(fleet, best)}: {_outcome(problem, placement, chosen, best, forced, bound)}"
 
 

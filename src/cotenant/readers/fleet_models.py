@@ -48,7 +48,7 @@ def requests(
         except CotenantError as error:
             own.append(placed(error, f"{path}.model"))
         model = loaded.get(key)
-        own += _faults(entry, model, path)
+        own += _faults(entry, model, engine, path)
         formats = _formats(entry, path, own)
         trace = _trace(entry.traffic, load_trace, f"{path}.traffic.trace", own)
         drafted = None if model is None else _speculation(entry, model, engine, load_model, path, own)
@@ -115,6 +115,7 @@ def _request(
         formats=formats,
         max_loss_percent=loss,
         kv_cache_dtypes=tuple(entry.kv_cache_dtype or ("auto",)),
+        max_num_batched_tokens=entry.max_num_batched_tokens,
         adapters=tuple(
             Adapter(a.name, a.rank, a.source or "", a.share, tuple(a.target_modules)) for a in entry.adapters
         ),
@@ -195,7 +196,7 @@ def _formats(entry: ModelEntry, path: str, faults: list[CotenantError]) -> tuple
     return tuple(names)
 
 
-def _faults(entry: ModelEntry, model: LoadedModel | None, path: str) -> list[CotenantError]:
+def _faults(entry: ModelEntry, model: LoadedModel | None, engine: str, path: str) -> list[CotenantError]:
     """What is wrong with one model, its name and its model apart."""
     faults: list[CotenantError] = []
     if entry.engine is not None:
@@ -205,6 +206,8 @@ def _faults(entry: ModelEntry, model: LoadedModel | None, path: str) -> list[Cot
     for j, dtype in enumerate(entry.kv_cache_dtype or ()):
         if dtype not in _KV_DTYPES:
             faults.append(_unknown("KV cache type", dtype, _KV_DTYPES, f"{path}.kv_cache_dtype[{j}]"))
+    if entry.max_num_batched_tokens is not None and (entry.engine or engine).partition("@")[0] == "ollama":
+        faults.append(_in_model_file(f"{path}.max_num_batched_tokens"))
     faults += repeated(entry.kv_cache_dtype or [], f"{path}.kv_cache_dtype", "{!r} stands here twice")
     faults += repeated(entry.sharing or [], f"{path}.sharing", "{!r} stands here twice")
     if entry.replicas.max is not None and entry.replicas.max < entry.replicas.min:
@@ -215,6 +218,12 @@ def _faults(entry: ModelEntry, model: LoadedModel | None, path: str) -> list[Cot
     faults += _traffic_faults(entry.traffic, answers, spec, f"{path}.traffic")
     faults += _slo_faults(entry.slo, f"{path}.slo")
     return faults + _adapter_faults(entry, f"{path}.adapters")
+
+
+def _in_model_file(path: str) -> InputError:
+    return InputError(
+        "Ollama reads num_batch from a model file, not from its command", hint="leave it out", path=path
+    )
 
 
 def _unknown(what: str, word: str, known: Sequence[str], path: str) -> InputError:

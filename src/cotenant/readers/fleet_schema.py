@@ -292,6 +292,7 @@ class ModelEntry(Entry):
     ) = None
     kv_cache_dtype: Annotated[list[Text], Field(min_length=1)] | None = None
     speculative_config: dict[str, Any] | None = None
+    max_num_batched_tokens: Annotated[int, Field(ge=1, le=2**24)] | None = None
     slo: SloEntry | None = None
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     adapters: list[AdapterEntry] = []

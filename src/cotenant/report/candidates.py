@@ -34,7 +34,7 @@ def print_ways(ways: Sequence[Way], console: Console) -> None:
     last = ""
     sized = [one for one in ways if one.offered or one.tensor_parallel_size]
     for one in sized:
-        fate = "offered" if one.offered else one.reason
+        fate = _offered(one) if one.offered else one.reason
         grid.add_row(
             one.model if one.model != last else "", one.format, one.gpu, _split(one),
             str(one.replicas or "-"), format_gib(one.claim_bytes) if one.claim_bytes else "-",
@@ -48,6 +48,10 @@ def print_ways(ways: Sequence[Way], console: Console) -> None:
             f"{len(ways) - len(sized)} more are formats that do not come into question (see --json)",
             style="dim",
         )
+
+
+def _offered(one: Way) -> str:
+    return "offered" if one.step_share == 1 else f"offered, {one.max_num_batched_tokens:,} tokens a step"
 
 
 def _split(one: Way) -> str:
@@ -69,6 +73,7 @@ def ways_document(ways: Sequence[Way], *, catalogue: str, input_hash: str) -> Do
                 "tensor_parallel_size": one.tensor_parallel_size,
                 "pipeline_parallel_size": one.pipeline_parallel_size,
                 "enable_expert_parallel": one.expert_parallel,
+                "max_num_batched_tokens": one.max_num_batched_tokens,
                 "replicas": one.replicas,
                 "claim_bytes": one.claim_bytes,
                 "busy": one.busy,
