@@ -63,52 +63,64 @@ def fleet_of(
     InputError where the plan cannot be served."""
     if not plan.feasible or not plan.replicas:
         raise InputError("this plan is not feasible: it cannot be served", hint="see its shortfalls")
-    given = dict(urls or {})
+    ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
+    elsewhere = _elsewhere(ordered, urls or {})
     asked = {one.name: one for one in requests}
     modes = {model: turns.mode for turns in plan.turns for model in turns.models}
     numbers = {gpu.device: place for place, gpu in enumerate(plan.gpus)}
     shares = _shares(plan.gpus)
-    ordered = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     hosts, launches, levels = [], [], []
     for replica in ordered:
-        url = given.pop(replica.id, None) or given.get(replica.model, "")
-        if not url and any(device.is_slice for device in replica.devices):
-            raise InputError(
-                f"{replica.id}: engines on MIG slices are not started yet",
-                hint=f"start it, and give --url {replica.id}=http://...",
-            )
+        url = elsewhere.get(replica.id, "")
         level = 0 if url else _sleep_level(replica, modes.get(replica.model, ""))
         hosts.append(_host(replica, shares, numbers, level, ours=not url))
         differ = priorities or (replica.model in asked and asked[replica.model].priority != 0)
         launches.append(launch_of(replica, url, level, priorities=differ))
         levels.append(level)
-    unknown = sorted(set(given) - {one.model for one in ordered})
-    if unknown:
-        raise InputError(f"no replica or model {unknown[0][:60]!r} in the plan")
-    nodes = sorted({one.devices[0].node for one, host in zip(ordered, hosts, strict=True) if host.ours})
-    if len(nodes) > 1:
-        away = next(one.id for one in ordered if one.devices[0].node == nodes[-1])
-        raise InputError(
-            f"{away} stands on another machine (node {nodes[-1]}): engines are started on one only",
-            hint=f"start it there (cotenant deploy), and give --url {away}=http://...",
-        )
-    models = tuple(_served(name, asked.get(name)) for name in dict.fromkeys(one.model for one in ordered))
-    names = {one.name: one.name for one in models}
-    for replica in ordered:
-        further = (*replica.also_serves, *(adapter.name for adapter in replica.adapters))
-        names |= {name: replica.model for name in further if name not in names}
     devices = Devices(
         tuple(gpu.device.label for gpu in plan.gpus),
         tuple(gpu.capacity_bytes - gpu.used_bytes for gpu in plan.gpus),
     )
     for host in hosts:
         _check_room(host, devices)
+    models = tuple(_served(name, asked.get(name)) for name in dict.fromkeys(one.model for one in ordered))
+    names = _names(ordered)
     hours = tuple(
         Hours(names[one.name], one.traffic.by_hour, one.traffic.timezone)
         for one in requests
         if one.traffic.by_hour and one.name in names  # under another's name where it was folded onto its engine
     )
     return Fleet(tuple(hosts), models, tuple(launches), devices, names, tuple(levels), hours)
+
+
+def _elsewhere(replicas: Sequence[ReplicaPlan], urls: Mapping[str, str]) -> dict[str, str]:
+    """The addresses of replicas whose engines run already. Raises InputError for one that is of nothing in the
+    plan, and for a replica without one that cannot be started here."""
+    unknown = sorted(set(urls) - {one.id for one in replicas} - {one.model for one in replicas})
+    if unknown:
+        raise InputError(f"no replica or model {unknown[0][:60]!r} in the plan")
+    found = {one.id: urls.get(one.id) or urls.get(one.model, "") for one in replicas}
+    ours = [one for one in replicas if not found[one.id]]
+    for one in ours:
+        hint = f"start it, and give --url {one.id}=http://..."
+        if any(device.is_slice for device in one.devices):
+            raise InputError(f"{one.id}: engines on MIG slices are not started yet", hint=hint)
+        if one.devices[0].node != min(each.devices[0].node for each in ours):
+            where = f"{one.id} stands on another machine (node {one.devices[0].node})"
+            raise InputError(
+                f"{where}: engines are started on one only",
+                hint=f"start it there (cotenant deploy --listen ADDRESS), and give --url {one.id}=http://...",
+            )
+    return found
+
+
+def _names(replicas: Sequence[ReplicaPlan]) -> dict[str, str]:
+    """Every name that a client may ask for, and its model: where two claim one, the model's own comes first."""
+    found = {one.model: one.model for one in replicas}
+    for replica in replicas:
+        further = (*replica.also_serves, *(adapter.name for adapter in replica.adapters))
+        found |= {name: replica.model for name in further if name not in found}
+    return found
 
 
 def launch_of(
