@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import cotenant
 from cotenant.domain.explanation import Change, Explanation
+from cotenant.domain.interval import Interval
 from cotenant.errors import FormatError, InputError
 from cotenant.units import GIB, MIB
 
@@ -403,3 +404,24 @@ def test_what_the_engine_says_would_fit_comes_first() -> None:
     found = _explained(text)
     assert found.advice[0].startswith("--max-model-len 38912")
     assert all("--" not in sentence for sentence in found.assumed)  # the page has controls, no options
+
+
+def test_a_draft_and_a_projector_of_the_log_are_in_the_prediction() -> None:
+    text = (
+        "build: 9500 (abc) with cc\nusing device CUDA0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23871 MiB free\n"
+        "srv    load_model: loading model 'Qwen3-8B-Q4_K_M.gguf'\nprint_info: file type   = Q4_K - Medium\n"
+        "load_tensors: offloaded 37/37 layers to GPU\nload_tensors: CUDA0 model buffer size =  4455.34 MiB\n"
+        "llama_context: n_seq_max     = 4\nllama_context: n_ctx         = 16384\n"
+        "llama_kv_cache:      CUDA0 KV buffer size =  2304.00 MiB\n"
+        "llama_context:      CUDA0 compute buffer size =   134.75 MiB\n"
+        "srv load_model: loading draft model 'DRAFT'\nload_tensors: CUDA0 model buffer size =   372.65 MiB\n"
+        "llama_kv_cache:      CUDA0 KV buffer size =  1792.00 MiB\nload_hparams: model size:         851.25 MiB\n"
+        "main: server is listening on http://127.0.0.1:8080\n"
+    )
+    (share,) = _explained(text.replace("DRAFT", "Qwen3-0.6B-Q4_K_M.gguf")).shares
+    assert share.terms["weights"].printed_bytes == round(5679.24 * MIB)
+    assert share.terms["weights"].predicted is not None
+    assert share.terms["weights"].predicted.value == pytest.approx(5679.24 * MIB, rel=0.01)
+    assert share.terms["kv_cache"].predicted == Interval.exact(4096 * MIB)
+    unknown = _explained(text.replace("DRAFT", "/x/nobody-knows-this.gguf"))
+    assert any("it is not in the prediction" in sentence for sentence in unknown.assumed)

@@ -44,6 +44,7 @@ def explain(
     return diagnose(
         found,
         model=load_model(model) if model is not None else known_model(found.model),
+        draft=known_model(str(found.settings.get("draft_model", ""))),
         gpu=None if gpu is None else open_gpu(gpu),
         cards=known_cards(),
         others=others,

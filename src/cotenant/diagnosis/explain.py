@@ -26,18 +26,20 @@ def explain(
     found: Measurement,
     *,
     model: LoadedModel | None = None,
+    draft: LoadedModel | None = None,
     gpu: GpuSpec | None = None,
     cards: Sequence[GpuSpec] = (),
     others: Sequence[Measurement] = (),
     notes: Sequence[str] = (),
     input_hash: str = "",
 ) -> Explanation:
-    """Explain `found`. `model` is what it ran (None: unknown, then nothing is predicted), `gpu` its card (None:
+    """Explain `found`. `model` is what it ran (None: unknown, then nothing is predicted), `draft` the
+    one that it named beside, `gpu` its card (None:
     the one that the log names, or the one of `cards` with the capacity that it prints).
 
     Never raises for a log that was read: what cannot be predicted is said in `assumed`.
     """
-    launched = launch(found, model, gpu, cards)
+    launched = launch(found, model, gpu, cards, draft)
     assumed = list(launched.assumed)
     predicted = _predict(launched.question, assumed)
     why = cause(found, predicted)

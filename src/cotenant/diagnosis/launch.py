@@ -9,6 +9,7 @@ from cotenant.catalogue.gpu_names import pick
 from cotenant.catalogue.quantization import kernel
 from cotenant.diagnosis.llama_words import ENGINES as LLAMA_ENGINES
 from cotenant.diagnosis.llama_words import mix, own_words
+from cotenant.domain.engine import Speculation
 from cotenant.domain.gpu import GpuSpec
 from cotenant.domain.interval import Interval
 from cotenant.domain.loaded import LoadedModel
@@ -50,9 +51,15 @@ class Launch:
     assumed: tuple[str, ...]
 
 
-def launch(found: Measurement, model: LoadedModel | None, gpu: GpuSpec | None, cards: Sequence[GpuSpec]) -> Launch:
-    """Ask the estimator about the run that the log shows. Without `gpu` the card is the one that the log names,
-    else the one of `cards` whose capacity is nearest to the one printed."""
+def launch(
+    found: Measurement,
+    model: LoadedModel | None,
+    gpu: GpuSpec | None,
+    cards: Sequence[GpuSpec],
+    draft: LoadedModel | None = None,
+) -> Launch:
+    """Ask the estimator about the run that the log shows, with the `draft` that it names. Without `gpu` the card
+    is the one that the log names, else the one of `cards` whose capacity is nearest to the one printed."""
     assumed: list[str] = []
     capacity = found.size_bytes("gpu_mem_gib") or found.size_bytes("oom_capacity_gib")
     used = _held_by_others(found, capacity)
@@ -66,6 +73,7 @@ def launch(found: Measurement, model: LoadedModel | None, gpu: GpuSpec | None, c
         assumed.append(f"{known}: name the card to have a prediction beside")
     else:
         question = _question(found, model, _measured_card(card, capacity), used, assumed)
+        question = _with_draft(found, question, draft, assumed)
     return Launch(question, capacity or (None if card is None else card.cuda_bytes.value), used, tuple(assumed))
 
 
@@ -104,6 +112,23 @@ def _question(
         return None
     loaded = replace(model, spec=spec)
     return Question(loaded, card, engine, version, settings, quantization=format_name, used_bytes=used)
+
+
+def _with_draft(
+    found: Measurement, question: Question | None, draft: LoadedModel | None, assumed: list[str]
+) -> Question | None:
+    """The same question with the draft that llama.cpp loaded beside."""
+    name = found.settings.get("draft_model")
+    if question is None or name is None:
+        return question
+    if draft is None:
+        assumed.append(f"the draft {name} is not in the catalogue: it is not in the prediction")
+        return question
+    speculation = Speculation("draft_model", _DRAFTED, draft.spec)
+    return replace(question, settings=replace(question.settings, speculation=speculation))
+
+
+_DRAFTED = 3  # tokens a step, where nothing says it: rows of logits only
 
 
 def _engine_words(found: Measurement, assumed: list[str]) -> str:

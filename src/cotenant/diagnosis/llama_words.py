@@ -50,6 +50,9 @@ def own_words(found: Measurement) -> dict[str, Setting]:
             words[theirs] = settings[ours]
     if found.engine == "llama.cpp" and len(shares := _shares(found)) > 1:
         words["tensor_split"] = ",".join(f"{share:g}" for share in shares)
+    projector = next((figure.value for figure in found.every("projector_mib", None)), None)
+    if found.engine == "llama.cpp" and projector:
+        words["mmproj_size"] = f"{projector:g}MiB"
     cells = found.value("cells") or found.value("kv_cells")
     if found.engine == "ollama" and cells and found.first("kv_cells"):
         words.setdefault("num_ctx", 0)

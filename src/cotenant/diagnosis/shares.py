@@ -103,6 +103,10 @@ def _buffers(found: Measurement) -> dict[str, dict[str, int]]:
         if term is not None and figure.device and not is_host(figure.device):
             terms = devices.setdefault(figure.device, {})
             terms[term] = terms.get(term, 0) + figure.bytes
+    projector = next(found.every("projector_mib", None), None)
+    if projector is not None and devices:  # on the first card, and on no line of its own
+        terms = next(iter(devices.values()))
+        terms["weights"] = terms.get("weights", 0) + projector.bytes
     for figure in found.figures:  # the breakdown at the end, where nothing was printed before
         if figure.name in _BREAKDOWN and figure.device and not is_host(figure.device):
             devices.setdefault(figure.device, {}).setdefault(_BREAKDOWN[figure.name], round(figure.value * MIB))

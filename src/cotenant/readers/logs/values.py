@@ -29,7 +29,7 @@ _SETTINGS = (
     "gpu_memory_utilization", "block_size", "max_num_batched_tokens", "max_num_seqs", "max_model_len",
     "max_input_tokens", "max_total_tokens", "tensor_parallel_size", "decode_context_parallel_size", "n_parallel",
 )  # fmt: skip
-_WORDS_OF_LINES = ("kv_cache_dtype",)
+_WORDS_OF_LINES = ("kv_cache_dtype", "draft_model")
 _LARGEST = 1e18
 _BEFORE, _AFTER = 600, 1400  # characters around a needle
 
