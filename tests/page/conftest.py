@@ -1,9 +1,10 @@
 """A real server and a real browser for the tests of the page. Not part of the quick tests:
 
-    COTENANT_PAGE=1 python -m pytest tests/page
+    COTENANT_PAGE=1 python -m pytest tests/page -n 2 --dist loadfile
 
-needs the extra `page` and a Chromium (COTENANT_BROWSER says where; by default `chromium` on PATH). Pictures stay
-in COTENANT_PICTURES, by default build/page.
+(each process has a server, a browser and folders of its own)
+needs the extra `page` and a Chromium (COTENANT_BROWSER says where; by default `chromium` on PATH). Pictures of
+what is seen are kept where COTENANT_PICTURES names a folder for them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from cotenant.domain.plan import Plan
 WANTED = bool(os.environ.get("COTENANT_PAGE"))
 ROOT = Path(__file__).resolve().parents[2]
 TRIO, SHOP = ROOT / "examples" / "a100-trio.yaml", ROOT / "examples" / "shop-four-types.yaml"
-PICTURES = Path(os.environ.get("COTENANT_PICTURES", ROOT / "build" / "page"))
+PICTURES = Path(os.environ["COTENANT_PICTURES"]) if os.environ.get("COTENANT_PICTURES") else None
 SIZES = {"desk": (1440, 1000), "phone": (390, 844)}
 PATIENCE_MS = 300_000  # a loaded machine: no test is about time
 
@@ -41,12 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(skip)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def planned() -> Iterator[Callable[[Path], Plan]]:
-    """What the page must show of a fleet file: worked out beside the tests, from their start."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as beside:
-        plans = {path: beside.submit(cotenant.plan, path) for path in (TRIO, SHOP)}
-        yield lambda path: plans[path].result()
+@pytest.fixture(scope="session")
+def planned() -> Callable[[Path], Plan]:
+    """What the page must show of a fleet file: planned by whoever asks for it first."""
+    return cache(cotenant.plan)
 
 
 @pytest.fixture(scope="session")
@@ -94,21 +92,39 @@ def size(request: pytest.FixtureRequest) -> str:
 
 
 class Windows:
-    """One context a kind of window: what it has loaded once it need not load again, as in anybody's browser."""
+    """One context a kind of window, and its first tab for one test after the other: what it has loaded and
+    compiled it need not again, as in anybody's browser. The state of the page itself lives as long as a load."""
 
     def __init__(self, browser: Any) -> None:
         self._browser = browser
-        self._kept: dict[str, Any] = {}
+        self._contexts: dict[str, Any] = {}
+        self._tabs: dict[str, Any] = {}
+        self._lent: dict[Any, tuple[str, str]] = {}  # by tab: its window, and the colours that it began with
 
-    def page(self, size: str, options: dict[str, Any]) -> Any:
-        """A new page, as `size` and `options` say."""
+    def lend(self, size: str, options: dict[str, Any], *, fresh: bool = False) -> Any:
+        """A tab as `size` and `options` say; `fresh`: one that nobody had before, nor will have."""
         wide, high = SIZES[size]
         wanted = {"locale": "en-GB", "permissions": ["clipboard-read", "clipboard-write"]} | options
         key = f"{size} {sorted(wanted.items())}"
-        if key not in self._kept:
-            self._kept[key] = self._browser.new_context(viewport={"width": wide, "height": high}, **wanted)
-            self._kept[key].set_default_timeout(PATIENCE_MS)
-        return self._kept[key].new_page()
+        if key not in self._contexts:
+            self._contexts[key] = self._browser.new_context(viewport={"width": wide, "height": high}, **wanted)
+            self._contexts[key].set_default_timeout(PATIENCE_MS)
+        tab = None if fresh else self._tabs.pop(key, None)
+        tab = tab or self._contexts[key].new_page()
+        self._lent[tab] = "" if fresh else key, wanted.get("color_scheme", "light")
+        return tab
+
+    def take_back(self, tab: Any) -> None:
+        """Left as it was found, or closed where another one is kept already."""
+        key, colours = self._lent.pop(tab)
+        tab.evaluate("localStorage.clear()")
+        if not key or key in self._tabs:
+            tab.close()
+            return
+        tab.unroute_all()
+        tab.emulate_media(color_scheme=colours)
+        tab.goto("about:blank")
+        self._tabs[key] = tab
 
 
 @pytest.fixture(scope="session")
@@ -120,28 +136,35 @@ def windows(browser: Any) -> Windows:
 @pytest.fixture
 def open_page(windows: Windows, server: str) -> Iterator[Callable[..., Any]]:
     """Opens the page and waits for its first answer. What the page complains of fails the test."""
-    pages: list[Any] = []
+    lent: list[Any] = []
     complaints: list[str] = []
+    ears = {
+        "pageerror": lambda error: complaints.append(str(error)),
+        "console": lambda said: complaints.append(said.text) if "Content Security" in said.text else None,
+    }
 
-    def opened(size: str = "desk", *, at: str = "", wait: bool = True, **options: Any) -> Any:
-        page = windows.page(size, options)
-        pages.append(page)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if "Content Security" in said.text else None)
+    def opened(size: str = "desk", *, at: str = "", wait: bool = True, fresh: bool = False, **options: Any) -> Any:
+        page = windows.lend(size, options, fresh=fresh)
+        lent.append(page)
+        for name, ear in ears.items():
+            page.on(name, ear)
         page.goto(at if at.startswith("http") else server + at)
         if wait:
             page.wait_for_selector(".label")
         return page
 
     yield opened
-    for page in pages:
-        page.evaluate("localStorage.clear()")
-        page.close()
+    for page in lent:
+        for name, ear in ears.items():
+            page.remove_listener(name, ear)
+        windows.take_back(page)
     assert not complaints
 
 
 def picture(page: Any, name: str) -> None:
-    """Keep what is seen."""
+    """Keep what is seen, where pictures are wanted."""
+    if PICTURES is None:
+        return
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.wait_for_timeout(300)  # what moves comes to rest
     page.screenshot(path=PICTURES / f"{name}.png", full_page=True)

@@ -112,3 +112,30 @@ def test_no_room_says_why() -> None:
     many = [small(f"m{number}", quantization=["bf16"]) for number in range(6)]
     together = load_fleet({"gpus": [{"type": "A100-80GB-SXM", "count": 1}], "models": many})
     assert "together" in point(together, read_sweep("traffic=1..2", together), 1.0).lacks
+
+
+def test_points_say_what_becomes_of_promises() -> None:
+    """By the estimates, and by a replay where it is asked for: the same plan, judged as `--replay` judges."""
+    pool = load_fleet(
+        {"gpus": [{"type": "L40S", "count": 1}], "models": [asked("a", 0.8, {"tpot": "40ms"}), asked("b", 0.8)]}
+    )
+    sweep, points = what_if(pool, "traffic=0.1..1", points=2, workers=1)
+    assert [one.promised for one in points] == [1, 1]
+    assert all(one.attainment is None for one in points)
+    told = points[-1]
+    assert set(told.strained) | set(told.at_risk) <= {"a"}
+    assert bool(told.warnings) == bool(told.strained or told.at_risk)
+    _, replayed = what_if(pool, "traffic=0.1..1", points=2, workers=1, replay=True)
+    for one, other in zip(points, replayed, strict=True):
+        assert other.attainment is not None
+        assert list(other.attainment) == ["a"]  # b has nothing to keep
+        assert (other.attainment["a"] < 0.95) == (other.missed == ("a",))
+        assert (other.value, other.cards, other.strained) == (one.value, one.cards, one.strained)
+    document = what_if_document(sweep, replayed, catalogue="c")
+    assert document["points"][0]["attainment"]["a"] > 0.9
+
+
+def test_a_replayed_sweep_is_the_same_in_processes() -> None:
+    pool = load_fleet({"gpus": [{"type": "L40S", "count": 1}], "models": [asked("a", 0.2, {"tpot": "80ms"})]})
+    alone = what_if(pool, "traffic=0.5..1", points=2, workers=1, replay=True)
+    assert what_if(pool, "traffic=0.5..1", points=2, workers=2, replay=True) == alone

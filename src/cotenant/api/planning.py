@@ -76,30 +76,44 @@ def what_if(
     sweep: str,
     *,
     points: int = 8,
+    replay: bool = False,
+    seed: int = 0,
     workers: int | None = None,
     calibration: bool = True,
     aiconfigurator: bool = True,
     progress: Progress | None = None,
 ) -> tuple[Sweep, tuple[WhatIfPoint, ...]]:
     """The fleet planned again with more or less of something: ``traffic=0.5..4``, ``slo=0.5..2``,
-    ``price:L4=0.8..1.5``, at `points` equal ratios, each in a process of its own (`workers` at once).
+    ``price:L4=0.8..1.5``, at `points` equal ratios, each in a process of its own (`workers` at once). With
+    `replay` the plan of each point is replayed (from `seed` on) and says who kept its SLO; what is missed is not
+    mended.
     `calibration` and `aiconfigurator` are as in `plan`.
     """
     from functools import partial
 
     from cotenant.edge.apart import each_apart
     from cotenant.edge.known import with_known
-    from cotenant.planning.what_if import point, read_sweep
+    from cotenant.planning.what_if import read_sweep
 
     tell = progress or silent
     question = load_fleet(fleet)
     asked = read_sweep(sweep, question, points=points)
-    function = partial(with_known, calibration, aiconfigurator, point, question, asked)
+    function = partial(with_known, calibration, aiconfigurator, _point, question, asked, seed if replay else None)
     found = []
     for one in each_apart(function, asked.factors, workers=workers):
         found.append(one)
         tell(f"{len(found)} of {len(asked.factors)} planned")
     return asked, tuple(found)
+
+
+def _point(fleet: Fleet, sweep: Sweep, seed: int | None, factor: float) -> WhatIfPoint:
+    """One point of a sweep, replayed where there is a seed; a function by itself, for another process."""
+    from functools import partial
+
+    from cotenant.planning.what_if import point
+
+    replayer = None if seed is None else partial(_replayer, seed=seed, tell=silent)
+    return point(fleet, sweep, factor, replayer)
 
 
 def compare_plans(

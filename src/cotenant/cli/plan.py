@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     help="all: compare with ways to share a card that are simulated only (elastic KV, spatial, token).",
 )  # fmt: skip
 @click.option(
-    "--replay", is_flag=True, help="Replay the plan; where an SLO breaks, tighten and plan again until all hold."
+    "--replay",
+    is_flag=True,
+    help="Replay the plan; where an SLO breaks, tighten and plan again until all hold. With --what-if: each.",
 )
 @click.option("--time-limit", metavar="TIME", help="Take the best plan that is known by then, as 10s.")
 @click.option(
@@ -121,6 +123,8 @@ def _check(asked: _Asked) -> None:
         "--what-if": asked.sweep, "--candidates": asked.listed,
     }  # fmt: skip
     chosen = [name for name, value in ways.items() if value]
+    if chosen == ["--replay", "--what-if"]:  # each point is replayed
+        return
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} do not go together")
     if asked.html is not None and asked.sweep is None:
@@ -181,7 +185,13 @@ def _swept(asked: _Asked) -> int:
     with progress() as report:
         question = api.load_fleet(asked.fleet)
         sweep, found = api.what_if(
-            question, asked.sweep or "", points=asked.points, progress=report, **asked.known
+            question,
+            asked.sweep or "",
+            points=asked.points,
+            replay=asked.replay,
+            seed=asked.seed,
+            progress=report,
+            **asked.known,
         )
     if asked.html is not None:
         title = f"What if: {sweep.name}, {Path(asked.fleet).name}"

@@ -25,7 +25,12 @@ class Sweep:
 class WhatIfPoint:
     """The plan at one factor; `cost_per_hour` and the rest are None and empty where not all models have a place.
     `value` is the cost, or the number of cards where nothing has a price; so is `lower_bound`. `lacks` says why
-    not all have a place, "" where they have."""
+    not all have a place, "" where they have.
+
+    `promised` counts models with an SLO. Of those, by estimates: `strained` break a target while their neighbours
+    are busy, `at_risk` have an interval that reaches past a target; `warnings` has their figures. Where the plan
+    was replayed, `attainment` is the share 0..1 of each one's requests within its SLO and `missed` names who did
+    not keep it; None and () else."""
 
     factor: float
     feasible: bool
@@ -35,3 +40,9 @@ class WhatIfPoint:
     cards: Mapping[str, int]
     turns: int = 0  # groups of models that take turns
     lacks: str = ""
+    promised: int = 0
+    strained: tuple[str, ...] = ()
+    at_risk: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    attainment: Mapping[str, float] | None = None
+    missed: tuple[str, ...] = ()

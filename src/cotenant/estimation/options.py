@@ -126,7 +126,9 @@ def slo_from(ttft: str | None, tpot: str | None, percentile: float = 95.0) -> Sl
     """Targets such as ``3s`` and ``80ms``; None where there are none."""
     faults: list[CotenantError] = []
     if not (_is_number(percentile) and 1 <= percentile <= 99.99):
-        faults.append(_fault("percentile", percentile, "a percentile from 1 to 99.99"))
+        faults.append(_fault("percentile", percentile, "from 1 to 99.99"))
+        if _is_number(percentile) and 0 < percentile < 1:
+            faults[-1].hint = f"did you mean {percentile * 100:g}? a percentile is out of 100"
     seconds = {name: parse_seconds(text) for name, text in (("ttft", ttft), ("tpot", tpot)) if text is not None}
     faults += [_fault(name, value, "a time above zero") for name, value in seconds.items() if value <= 0]
     _raise(faults)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Shortfall
 from cotenant.domain.workload import Lengths, Trace, Traffic
 from cotenant.estimation.what_fits import most_that
+from cotenant.planning.floors import floor_of, is_too_slow, slower_targets
 from cotenant.planning.problem import Candidate, Loads, Refusal
 from cotenant.units import format_gib, format_percent, format_price
 
@@ -48,7 +50,8 @@ def shortfalls_of(
         if left:
             progress(f"looking for what would make {fleet.models[number].name} fit")
         remedies: list[str] = []
-        for remedy in islice(_remedies(fleet, number, feasible), min(left, _MOST_TRIED)):
+        slow = is_too_slow(solved.ways[number].refusals) and not solved.ways[number].candidates
+        for remedy in islice(_remedies(fleet, number, feasible, slow=slow), min(left, _MOST_TRIED)):
             left -= 1
             if remedy.tried or feasible(remedy.fleet):
                 remedies.append(remedy.words)
@@ -119,22 +122,30 @@ def _company(solved: Solved, number: int) -> str:
 
 
 def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, str]:
-    """The refusal that came nearest: the smallest shortfall of bytes, else what speaks against the format that the
-    model is stored in, else the first of any other kind."""
+    """The refusal that came nearest: a target that no card can keep, the smallest shortfall of bytes, else what
+    speaks against the format that the model is stored in, else the first of any other kind."""
+    floor = floor_of(fleet, refusals)
     sized = [one for one in refusals if one.shortfall_bytes > 0]
     if sized:
         best = min(sized, key=lambda one: one.shortfall_bytes)
         size = f" x {best.tensor_parallel_size}" if best.tensor_parallel_size > 1 else ""
-        return best.shortfall_bytes, f"{best.format}{size} {best.reason}"
+        short = f"{best.format}{size} {best.reason}"
+        return best.shortfall_bytes, short if floor is None else f"{floor}; elsewhere {short}"
+    if floor is not None:
+        return 0, str(floor)
     tried = [one for one in refusals if one.tensor_parallel_size]
     others = tried or list(refusals)
     best = next((one for one in others if one.format == fleet.models[one.request].model.quantization), others[0])
     return 0, f"{best.format} on {fleet.gpus[best.offer].gpu.name}: {best.reason}"
 
 
-def _remedies(fleet: Fleet, number: int, feasible: Feasible) -> Iterator[Remedy]:
-    """Changes to try: precision, fewer slots, shorter context, headroom, another card, a card more."""
+def _remedies(fleet: Fleet, number: int, feasible: Feasible, *, slow: bool = False) -> Iterator[Remedy]:
+    """Changes to try: slower targets where those are in the way, precision, fewer slots, shorter context,
+    headroom, another card, a card more."""
     request = fleet.models[number]
+    if slow:
+        for words, slower in slower_targets(request, partial(_with, fleet, number), feasible):
+            yield Remedy(words, slower, tried=True)
     yield from _precisions(fleet, number, request)
     yield from _fewer(fleet, number, request, feasible)
     yield from _shorter(fleet, number, request, feasible)

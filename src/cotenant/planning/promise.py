@@ -14,8 +14,10 @@ the search chooses between room to be slowed in and company that slows less; and
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import inf
 
 from cotenant.domain.fleet import Fleet
@@ -166,18 +168,23 @@ def _finished(
 
 
 def starved_in(plan: Plan, replay: Replay) -> tuple[Starved, ...]:
-    """Who misses its SLO where all peaks come at once, and the neighbour that takes most of its cards' time."""
+    """Who misses its SLO where all peaks come at once, and which neighbour takes most of the time of its cards, in
+    the mean over them."""
     work = {one.id: one.busy / max(one.slowdown, 1.0) for one in replay.replicas}
     model_of = {replica.id: replica.model for replica in plan.replicas}
     found = []
     for one in replay.models:
         if one.slo_held is not False:
             continue
-        rivals: dict[str, float] = {}
-        for gpu in plan.gpus:
-            present = [share.replica for share in (*gpu.shares, *(sleeper.share for sleeper in gpu.sleepers))]
-            if one.model in (model_of[name] for name in present):
-                rivals |= {model_of[name]: work.get(name, 0.0) for name in present if model_of[name] != one.model}
+        rivals: dict[str, float] = defaultdict(float)
+        present = [
+            [share.replica for share in (*gpu.shares, *(sleeper.share for sleeper in gpu.sleepers))]
+            for gpu in plan.gpus
+        ]
+        mine = [names for names in present if one.model in (model_of[name] for name in names)]
+        for name in chain.from_iterable(mine):
+            if model_of[name] != one.model:
+                rivals[model_of[name]] += work.get(name, 0.0) / len(mine)
         worst = max(rivals, key=lambda name: (rivals[name], name), default="")
         found.append(Starved(one.model, one.attainment, worst, rivals.get(worst, 0.0)))
     return tuple(found)
@@ -193,7 +200,8 @@ def _told(fleet: Fleet, best: _Judged, starved: tuple[Starved, ...]) -> tuple[st
         told.append(f"{name}: {kept} of its requests keep their SLO{asked}: nothing tried holds it")
     for one in starved:
         if one.model not in best.kept.missed:
-            by = f", {one.neighbour} taking most of its cards" if one.neighbour else ""
+            share = format_percent(one.share)
+            by = f", {one.neighbour} at work in {share} of its cards' time" if one.neighbour else ""
             told.append(
                 f"{one.model}: with all peaks at once {format_percent(one.attainment, digits=1)} of its requests "
                 f"keep their SLO{by}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import Strained
@@ -13,6 +13,8 @@ from cotenant.units import GIB, format_bytes, format_price, format_seconds, plur
 
 if TYPE_CHECKING:
     from cotenant.planning.solved import Solved
+
+_IDLE = 0.005  # of the time: who works less slows nobody down
 
 
 def warnings_of(solved: Solved) -> tuple[str, ...]:
@@ -46,7 +48,7 @@ def _twins(solved: Solved) -> tuple[str, ...]:
     for checkpoint, twins in loaders.items():
         if len(twins) < 2:
             continue
-        names = " and ".join(solved.fleet.models[one.request].name for one in twins)
+        names = _listed([solved.fleet.models[one.request].name for one in twins])
         weights = sum(rank.weights.bytes.value for rank in twins[0].estimate.per_gpu)
         found.append(
             f"{names} each hold {checkpoint} ({format_bytes(weights)}): processes never share weights, even "
@@ -90,6 +92,29 @@ def _untried(solved: Solved) -> tuple[str, ...]:
     return tuple(found)
 
 
+def at_risk_of(solved: Solved) -> tuple[str, ...]:
+    """Whose estimate holds a target that its 90 % interval reaches past, each model once."""
+    found: dict[str, None] = {}
+    for assignment in solved.placement.assignments:
+        request, demand = solved.fleet.models[assignment.candidate.request], assignment.candidate.demand
+        slo = request.slo
+        pairs = ((demand.ttft_s, slo.ttft_s), (demand.tpot_s, slo.tpot_s)) if slo else ()
+        if any(times and target is not None and times[2] > target for times, target in pairs):
+            found[request.name] = None
+    return tuple(found)
+
+
+def promises_of(solved: Solved) -> tuple[str, ...]:
+    """What there is to say of targets alone, each sentence once: beside neighbours, then of estimates."""
+    risky, found = set(at_risk_of(solved)), dict.fromkeys(_contention(solved))
+    for assignment in solved.placement.assignments:
+        name = solved.fleet.models[assignment.candidate.request].name
+        for warning in assignment.candidate.demand.warnings if name in risky else ():
+            if "target" in warning:
+                found[f"{name}: {warning}"] = None
+    return tuple(found)
+
+
 def strained_of(solved: Solved) -> tuple[Strained, ...]:
     """Whose SLO holds alone but not beside all of its neighbours, with the targets that break."""
     models = solved.fleet.models
@@ -105,7 +130,8 @@ def strained_of(solved: Solved) -> tuple[Strained, ...]:
 
 def _contention(solved: Solved) -> tuple[str, ...]:
     """One for each model whose SLO holds alone but not while its neighbours work as much as their traffic says."""
-    return tuple(_warning(solved, number, *strain) for number, strain in _strain(solved).items())
+    told = (_warning(solved, number, *strain) for number, strain in _strain(solved).items())
+    return tuple(text for text in told if text)
 
 
 def _strain(solved: Solved) -> dict[int, tuple[float, list[Candidate]]]:
@@ -117,7 +143,11 @@ def _strain(solved: Solved) -> dict[int, tuple[float, list[Candidate]]]:
     worst: dict[int, tuple[float, list[Candidate]]] = {}
     for present in company.values():
         for one in present:
-            others = [other for other in present if other is not one and not _take_turns(solved, one, other)]
+            others = [
+                other
+                for other in present
+                if other is not one and other.busy >= _IDLE and not _take_turns(solved, one, other)
+            ]
             busy = sum(other.busy for other in others)
             if busy > one.slack + 1e-9 and busy > worst.get(one.request, (0.0, []))[0]:
                 worst[one.request] = (busy, others)
@@ -131,13 +161,20 @@ def _take_turns(solved: Solved, one: Candidate, other: Candidate) -> bool:
 
 def _warning(solved: Solved, number: int, busy: float, others: list[Candidate]) -> str:
     models = solved.fleet.models
-    names = " and ".join(models[other.request].name for other in others)
+    names = _listed([models[other.request].name for other in others])
     parts = [
         f"{word} ~{format_seconds(found)} alone, ~{format_seconds(found * (1 + busy))} "
         f"(target {format_seconds(target)})"
         for word, found, target in _broken(solved, number, busy)
     ]
+    if not parts:
+        return ""
     return f"{models[number].name} beside {names} at their peak: {', '.join(parts)}; {_price_of_peace(solved)}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _broken(solved: Solved, number: int, busy: float) -> Iterator[tuple[str, float, float]]:
@@ -162,4 +199,7 @@ def _price_of_peace(solved: Solved) -> str:
         return "no placement on these cards holds it with all peaks at once"
     more = solved.calm.objective_value - solved.placement.objective_value
     price = format_price(more) if solved.problem.priced else plural(round(more), "card")
-    return f"holding it with all peaks at once would take {price} more"
+    strained = len(_strain(solved))
+    return (
+        f"holding {'it' if strained == 1 else 'all such targets'} with all peaks at once would take {price} more"
+    )

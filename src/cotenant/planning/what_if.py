@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
@@ -10,8 +11,11 @@ from cotenant.domain.what_if import Sweep, WhatIfPoint
 from cotenant.domain.workload import Slo, Traffic
 from cotenant.errors import InputError
 from cotenant.planning.candidates import all_ways
+from cotenant.planning.scenes import Kept, Replayer, declared_scenes, kept_by
 from cotenant.planning.sleeping import refined
-from cotenant.planning.solved import Solved, solve_ways
+from cotenant.planning.solve import written
+from cotenant.planning.solved import Solved, forced_of, solve_ways
+from cotenant.planning.warnings import at_risk_of, promises_of, strained_of
 
 PARAMETERS = ("traffic", "slo", "price")
 POINTS, MOST_POINTS = 8, 64
@@ -101,12 +105,19 @@ def _busier(traffic: Traffic, factor: float) -> Traffic:
     return replace(traffic, requests_per_second=(traffic.requests_per_second or 0.0) * factor)
 
 
-def point(fleet: Fleet, sweep: Sweep, factor: float) -> WhatIfPoint:
-    """The plan of the fleet at one factor."""
+def point(
+    fleet: Fleet, sweep: Sweep, factor: float, replayer: Callable[[Fleet], Replayer] | None = None
+) -> WhatIfPoint:
+    """The plan of the fleet at one factor; with a `replayer` of a fleet, replayed too, as `--replay` judges it."""
     asked = changed(fleet, sweep, factor)
     solved = refined(solve_ways(asked, all_ways(asked), nearest=False))
+    promised = sum(one.slo is not None for one in asked.models)
     if not solved.feasible:
-        return WhatIfPoint(factor, False, None, None, None, {}, lacks=lacks_of(solved))
+        lacks = lacks_of(solved)
+        return WhatIfPoint(factor, False, None, None, None, {}, lacks=lacks, promised=promised)
+    kept = None
+    if replayer is not None:
+        kept = kept_by(written(solved, forced=forced_of(solved)), declared_scenes(asked), replayer(asked))
     placement, problem = solved.placement, solved.problem
     used = {card for one in placement.assignments for card in one.each_card()}
     cards = Counter(asked.gpus[problem.cards[card].offer].gpu.name for card in sorted(used))
@@ -119,7 +130,19 @@ def point(fleet: Fleet, sweep: Sweep, factor: float) -> WhatIfPoint:
         lower_bound=placement.lower_bound if placement.gap is not None else None,
         cards=dict(cards),
         turns=len(placement.turns),
+        promised=promised,
+        strained=tuple(one.model for one in strained_of(solved) if one.targets),
+        at_risk=at_risk_of(solved),
+        warnings=promises_of(solved),
+        attainment=None if kept is None else _of_promised(asked, kept),
+        missed=() if kept is None else kept.missed,
     )
+
+
+def _of_promised(fleet: Fleet, kept: Kept) -> dict[str, float]:
+    """Shares of those that have an SLO to keep."""
+    names = [one.name for one in fleet.models if one.slo is not None]
+    return {name: kept.attainment[name] for name in names if name in kept.attainment}
 
 
 def lacks_of(solved: Solved) -> str:

@@ -28,6 +28,7 @@ _CONSTANTS = {
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PARTS = "a thousand models have room: ask of parts of a larger fleet, or write models that are alike as replicas"
 _NO_ANCHORS = "write the value out each time it is used"
 
 
@@ -80,7 +81,7 @@ def _check_size(text: str, name: str) -> None:
     except UnicodeEncodeError:
         raise FormatError(f"{name} is not text: it holds broken characters") from None
     if size > MAX_TEXT_BYTES:
-        raise FormatError(f"{name} is {size:,} bytes long; at most {MAX_TEXT_BYTES:,} are read")
+        raise FormatError(f"{name} is {size:,} bytes long; at most {MAX_TEXT_BYTES:,} are read", hint=_PARTS)
 
 
 def _json_or_none(text: str) -> Any:
@@ -134,7 +135,7 @@ def _built(events: Iterable[Any], name: str) -> Any:
     for number, event in enumerate(events):
         kind = type(event).__name__
         if number > MAX_NODES:
-            raise FormatError(f"{name} holds more than {MAX_NODES:,} values")
+            raise FormatError(f"{name} holds more than {MAX_NODES:,} values", hint=_PARTS)
         _refuse_hostile(event, kind, name)
         if kind == "DocumentStartEvent":
             documents += 1

@@ -22,6 +22,8 @@ _HEADS = {
 }  # fmt: skip
 """Of a card's table, and what they are where there is little room."""
 
+_ROW = 3  # cards in a row that are told by their first and last
+
 
 def print_cards(plan: Plan, owners: dict[str, int], console: Console) -> None:
     """Every card that is used, then those that are kept empty, then what the bars mean."""
@@ -60,16 +62,37 @@ def _title(cards: Sequence[GpuPlan]) -> str:
     gpu, devices = cards[0], [one.device for one in cards]
     price = f", {format_price(gpu.price_per_hour)}" if gpu.price_per_hour is not None else ""
     each = " each" if len(cards) > 1 else ""
-    further = "".join(f", {one.label.removeprefix(one.type).strip()}" for one in devices[1:])
-    return f"{devices[0].label}{further} ({_where(devices)})  {format_gib(gpu.capacity_bytes)}{price}{each}"
+    name = f"{devices[0].type} {', '.join(_spans(devices))} ({_where(devices)})"
+    return f"{name}  {format_gib(gpu.capacity_bytes)}{price}{each}"
 
 
 def _where(devices: Sequence[Device]) -> str:
     nodes = {one.node for one in devices}
     if len(nodes) > 1:
         return "#node.card"
-    cards = " and ".join(str(one.index) for one in devices)
-    return f"node {devices[0].node}, card{'s' if len(devices) > 1 else ''} {cards}"
+    runs = [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in _runs(devices)]
+    return f"node {devices[0].node}, card{'s' if len(devices) > 1 else ''} {' and '.join(runs)}"
+
+
+def _runs(devices: Sequence[Device]) -> list[list[int]]:
+    """Indices of the cards of one node, three or more in a row together."""
+    runs: list[list[int]] = []
+    for index in sorted(one.index for one in devices):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return [part for run in runs for part in ([run] if len(run) >= _ROW else [[one] for one in run])]
+
+
+def _spans(devices: Sequence[Device]) -> list[str]:
+    """#node.card of each; of a row of cards the first and the last."""
+    found = []
+    for node in dict.fromkeys(one.node for one in devices):
+        for run in _runs([one for one in devices if one.node == node]):
+            end = f" to #{node}.{run[-1]}" if len(run) > 1 else ""
+            found.append(f"#{node}.{run[0]}{end}")
+    return found
 
 
 def _print_card(cards: Sequence[GpuPlan], owners: dict[str, int], console: Console) -> None:

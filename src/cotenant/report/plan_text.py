@@ -15,11 +15,12 @@ from cotenant.report.tables import print_paragraph, print_sources, print_warning
 from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
 _SHORT = {"precision": "format", "max_model_len": "length", "max_num_seqs": "seqs"}
+_MOST_INTERVALS, _NAMED = 4, 4  # of the note below the times
 _PROMISE = re.compile(r"\b(target|SLO)\b")  # of a warning that a promise may not be kept
 
 
@@ -28,6 +29,7 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: b
     asked for, so that nothing does is said too."""
     owners = {replica.id: number for number, replica in enumerate(plan.replicas)}
     print_paragraph(console, _headline(plan), style="bold", indent=0)
+    _print_shortfalls(plan, console)
     promises = [text for text in plan.warnings if _PROMISE.search(text)] if commands else []
     print_warnings(console, promises)
     print_cards(plan, owners, console)
@@ -41,7 +43,6 @@ def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: b
         _print_reasons(plan, owners, console)
     for turns in plan.turns:
         print_paragraph(console, _turns(plan, turns), style="bold")
-    _print_shortfalls(plan, console)
     _print_relaxations(plan, console)
     if priced and plan.feasible and not plan.relaxations:
         console.print()
@@ -65,7 +66,7 @@ def _headline(plan: Plan) -> str:
         missing = ", ".join(short.model for short in plan.shortfalls)
         if not plan.replicas:
             return f"does not fit: no room for {missing}"
-        return f"does not fit: no room for {missing}. The nearest plan places {plural(models, 'model')}:"
+        return f"does not fit: no room for {missing}. The nearest plan, below, places {plural(models, 'model')}"
     types: dict[str, int] = {}
     for gpu in plan.gpus:
         types[gpu.device.type] = types.get(gpu.device.type, 0) + 1
@@ -137,19 +138,48 @@ def _split(replica: ReplicaPlan) -> str:
 
 
 def _times_note(plan: Plan) -> str:
-    """What the times are: estimates, with an interval for each of the two; "" where there are none."""
+    """What the times are: estimates, with the intervals that warnings speak of, each with its models where they
+    differ; "" where there are no times."""
+    groups = _by_interval(plan.replicas)
+    if not groups:
+        return ""
+    if len(groups) == 1:
+        told = next(iter(groups))
+    elif len(groups) <= _MOST_INTERVALS:
+        told = "; ".join(f"{words} ({_few(names)})" for words, names in groups.items())
+    else:
+        told = f"{_within(plan.replicas)} at the widest; --json has each model's own"
+    return f"~ roofline at the asked percentile, alone; 90 % within {told}"
+
+
+def _by_interval(replicas: Sequence[ReplicaPlan]) -> dict[str, list[str]]:
+    """Models by what is said of their intervals; one without a TPOT goes with those of the same TTFT."""
+    found: dict[str, dict[str, None]] = {}
+    for replica in sorted(replicas, key=lambda one: one.tpot_s is None):
+        words = _within([replica])
+        if words:
+            same = next((each for each in found if each.startswith(words)), words)
+            found.setdefault(same, {})[replica.model] = None
+    return {words: list(names) for words, names in found.items()}
+
+
+def _within(replicas: Sequence[ReplicaPlan]) -> str:
+    """From the lowest to the highest that the two times may be, by their estimates."""
     told = []
     for name, each in (
-        ("TTFT", [replica.ttft_s for replica in plan.replicas]),
-        ("TPOT", [replica.tpot_s for replica in plan.replicas]),
+        ("TTFT", [replica.ttft_s for replica in replicas]),
+        ("TPOT", [replica.tpot_s for replica in replicas]),
     ):
         known = [times for times in each if times and times[1]]
         if known:
             low, high = min(one[0] / one[1] for one in known), max(one[2] / one[1] for one in known)
             told.append(f"{name} {low:.1f}-{high:.1f} x")
-    if not told:
-        return ""
-    return f"~ roofline at the asked percentile, alone; 90 % within {', '.join(told)}"
+    return ", ".join(told)
+
+
+def _few(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _time(interval: tuple[float, float, float] | None) -> str:
@@ -207,6 +237,7 @@ def _turns(plan: Plan, turns: Turns) -> str:
 
 
 def _print_shortfalls(plan: Plan, console: Console) -> None:
+    """Why, before what is placed all the same."""
     for short in plan.shortfalls:
         console.print()
         lack = f" ({format_bytes(short.shortfall_bytes)} short)" if short.shortfall_bytes else ""

@@ -105,12 +105,12 @@ def _facts(state: State) -> APIRouter:
         key = question_key("estimate", words)
         return await answered(state.quick, request, "estimate", words, known, key)
 
-    @router.get("/live", response_model=dict[str, Any], responses=bodies.refusals(401, 404, 502))
+    @router.get("/live", response_model=dict[str, Any], responses=bodies.refusals(401, 502))
     async def live(request: Request) -> Response:
-        """What the gateway of `--gateway` says of itself; 401 where it wants a key. That is given as
-        `X-Gateway-Key`, goes to the gateway and is kept nowhere."""
+        """What the gateway of `--gateway` says of itself; `{"gateway": null}` where none was named, 401 where it
+        wants a key. That is given as `X-Gateway-Key`, goes to the gateway and is kept nowhere."""
         if state.gateway is None:
-            return refusal(404, "no gateway was named", "cotenant ui --gateway http://127.0.0.1:8080")
+            return Response(written({"gateway": None}), media_type="application/json", headers=_NOW)
         key = request.headers.get("x-gateway-key") or None
         told = await state.outside(partial(state.gateway.document, key))
         return Response(written(told), media_type="application/json", headers=_NOW)

@@ -1,8 +1,10 @@
 /** The answer in one line: cost, bound, gap, what stays free, beside the usual sizing; and the button that solves. */
 import { standing } from "./actions.js";
 import { solve, stopWork } from "./asking.js";
-import { count, dollars, percent } from "./units.js";
 import { progressText } from "./progress.js";
+import { Promises } from "./promises.js";
+import { settingOf } from "./scene.js";
+import { count, dollars, percent, shareOf } from "./units.js";
 import { html, t } from "./view.js";
 
 const cardsText = (n) => (n === 1 ? t("cardNumber") : t("cardsNumber", { n: count(n) }));
@@ -10,20 +12,21 @@ const cardsText = (n) => (n === 1 ? t("cardNumber") : t("cardsNumber", { n: coun
 export function Figures({ state, cards }) {
   const { plan, work, stale, checked } = state;
   const busy = work?.kind === "solve";
-  const strained = busy || checked ? [] : (plan?.strained ?? []).filter((one) => one.targets.length);
+  const old = stale && plan && !busy && !checked;
   return html`<div class="figures">
-    <dl>${plan && !busy ? answers(state, cards) : busy ? progress(work) : html`<div><dt>${t("cost")}</dt><dd>–</dd></div>`}</dl>
+    <dl>${plan && !busy ? answers(state, cards, old) : busy ? progress(work) : html`<div><dt>${t("cost")}</dt><dd>–</dd></div>`}</dl>
     <div class="solve">
       ${busy
         ? html`<button class="main" onClick=${stopWork}>${t("cancel")}</button>`
         : html`<button class="main" onClick=${() => solve()} disabled=${!state.fleet?.models.length || !state.fleet?.gpus.length}>${t("solve")}</button>`}
-      <span class="quiet small">${busy ? (work.lines.length ? progressText(work.lines.at(-1), state.lang) : t("solving")) : checked ? t("moved") : stale ? t("stale") : plan ? t("solved") : ""}</span>
+      <span class=${stale && !busy ? "warn small" : "quiet small"}>${busy ? (work.lines.length ? progressText(work.lines.at(-1), state.lang) : t("solving")) : checked ? t("moved") : stale ? t("stale") : plan ? t("solved") : ""}</span>
     </div>
   </div>
-  ${strained.length > 0 && html`<p class="warn small">${strained.map((one) => t("strained", { name: one.model, targets: one.targets.join(", "), neighbours: one.neighbours.join(", ") })).join(" ")}</p>`}`;
+  ${old && html`<p class="quiet small old-note">${t("staleHow")}</p>`}
+  ${plan && !busy && !checked && html`<${Promises} plan=${plan} old=${old} />`}`;
 }
 
-function answers(state, cards) {
+function answers(state, cards, old) {
   const { checked } = state;
   const plan = standing(state);
   const own = cards.filter((card) => card.parts.length);
@@ -32,16 +35,17 @@ function answers(state, cards) {
   const units = cost === null || cost === undefined;
   const say = (value) => (value === null || value === undefined ? "–" : units ? cardsText(Math.ceil(value - 1e-9)) : dollars(value));
   const gap = plan.gap;
-  const free = own.reduce((sum, card) => sum + Math.max(0, card.free), 0);
-  const whole = own.reduce((sum, card) => sum + card.capacity, 0);
+  const least = used ? Math.min(...own.map((card) => card.free / card.capacity)) : null; // of the fullest card, as every report has it
+  const asked = shareOf(settingOf(state, "headroom"));
+  const was = old ? "old" : "";
   const naive = plan.naive;
   return html`
-    <div title=${units ? t("noCost") : ""}><dt>${t("cost")}</dt><dd>${units ? cardsText(used) : dollars(cost)}${!units && html` <small>${cardsText(used)}</small>`}</dd></div>
-    <div><dt>${t("bound")}</dt><dd>${checked || !plan.feasible ? "–" : say(plan.lower_bound)}</dd></div>
-    <div><dt>${t("gap")}</dt><dd>${checked || !plan.feasible ? "–" : gap === null || gap === undefined ? "–" : percent(gap)}${!checked && gap === 0 && plan.feasible && html` <small class="good">${t("proven")}</small>`}</dd></div>
-    <div><dt>${t("free")}</dt><dd>${whole ? percent(free / whole) : "–"}</dd></div>
-    ${naive && html`<div title=${t("usualHow")}><dt>${t("usual")}</dt><dd>${cardsText(naive.cards)}${used > 0 && naive.cards > used && html` <small>${t("fewer", { n: (naive.cards / used).toFixed(naive.cards / used < 10 ? 1 : 0) })}</small>`}</dd></div>`}
-    ${!plan.feasible && html`<div><dt class="bad">${t("infeasible")}</dt><dd class="bad">${plan.shortfalls.length}</dd></div>`}`;
+    <div class=${was} title=${units ? t("noCost") : ""}><dt>${t("cost")}</dt><dd>${units ? cardsText(used) : dollars(cost)}${!units && html` <small>${cardsText(used)}</small>`}</dd></div>
+    <div class=${was}><dt>${t("bound")}</dt><dd>${checked || !plan.feasible ? "–" : say(plan.lower_bound)}</dd></div>
+    <div class=${was}><dt>${t("gap")}</dt><dd>${checked || !plan.feasible ? "–" : gap === null || gap === undefined ? "–" : percent(gap)}${!checked && !old && gap === 0 && plan.feasible && html` <small class="good">${t("proven")}</small>`}</dd></div>
+    <div title=${t("headroomHow")}><dt>${t("headroomFigure")}</dt><dd class=${least !== null && least < 0 ? "bad" : ""}>${least === null ? "–" : percent(least)} <small>${t("askedShare", { share: percent(asked, 0) })}</small></dd></div>
+    ${naive && html`<div class=${was} title=${t("usualHow")}><dt>${t("usual")}</dt><dd>${cardsText(naive.cards)}${used > 0 && naive.cards > used && html` <small>${t("fewer", { n: (naive.cards / used).toFixed(naive.cards / used < 10 ? 1 : 0) })}</small>`}</dd></div>`}
+    ${!plan.feasible && html`<div class=${was}><dt class="bad">${t("infeasible")}</dt><dd class="bad">${plan.shortfalls.length}</dd></div>`}`;
 }
 
 function progress(work) {

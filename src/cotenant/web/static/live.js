@@ -1,22 +1,27 @@
-/** A running gateway as it is now, asked every two seconds while the tab is open. */
+/** A running gateway as it is now, asked every two seconds while the tab is open; more seldom while it does not answer. */
+import { Code } from "./answer.js";
 import { ask } from "./api.js";
 import { set } from "./store.js";
 import { gib, percent, seconds } from "./units.js";
 import { html, t, useEffect, useState } from "./view.js";
 
 const EVERY_MS = 2000;
+const SELDOM_MS = 30000;
 let key = ""; // of the gateway: here alone, so that no link and no storage ever holds it
 
 export function Live({ state }) {
   useEffect(() => {
     let timer = 0;
     let gone = false;
+    let wait = EVERY_MS;
     const look = async () => {
       const options = key ? { headers: { "X-Gateway-Key": key } } : {};
       const found = await ask("live", undefined, options).catch((error) => ({ missing: error.faults?.[0]?.error || t("offline"), hint: error.faults?.[0]?.hint, locked: error.status === 401 }));
       if (gone) return;
       set({ live: found });
-      timer = setTimeout(look, EVERY_MS);
+      if (found.gateway === null) return; // none was named when the server was started: none will be
+      wait = found.missing ? Math.min(2 * wait, SELDOM_MS) : EVERY_MS;
+      timer = setTimeout(look, found.locked ? EVERY_MS : wait);
     };
     look();
     return () => {
@@ -26,9 +31,16 @@ export function Live({ state }) {
   }, []);
   const { live } = state;
   if (!live) return html`<p class="quiet">${t("loading")}</p>`;
+  if (live.gateway === null) return html`<${Nobody} />`;
   if (live.locked) return html`<${Door} live=${live} />`;
   if (live.missing) return html`<div class="empty"><strong>${t("notServing")}</strong> <span>${t("liveHint")}</span><p class="quiet" lang="en">${live.missing}${live.hint && ` – ${live.hint}`}</p></div>`;
   return html`<${Status} live=${live} fleet=${state.fleet} />`;
+}
+
+/** Where the server was started without a gateway. */
+function Nobody() {
+  return html`<div class="empty"><strong>${t("noGateway")}</strong> <span>${t("liveHint")}</span>
+    <p>${t("noGatewayHint")}</p><${Code} text="cotenant ui --gateway http://127.0.0.1:8080" label=${t("command")} words /></div>`;
 }
 
 /** Where the gateway wants a key. */
@@ -68,12 +80,20 @@ function within(live, kind, name, model, target) {
   return `${name} ${percent((below?.value ?? 0) / count, 0)} ≤ ${seconds(below?.limit ?? target)}`;
 }
 
+/** Who holds what of a device, as far as the gateway tells: replicas do not say where they lie, so with several devices
+ *  it is one sum. */
+function shares(status, device) {
+  const known = status.devices.length > 1 ? [] : status.replicas.filter((one) => one.held_bytes > 0).map((one) => ({ model: one.model, bytes: one.held_bytes }));
+  const rest = device.held_bytes - known.reduce((sum, one) => sum + one.bytes, 0);
+  return rest < 0 ? [{ model: null, bytes: device.held_bytes }] : [...known, { model: null, bytes: rest }];
+}
+
 const heldOf = (device) => t("heldOf", { held: gib(device.held_bytes), capacity: gib(device.capacity_bytes) });
 
 function Status({ live, fleet }) {
   const { status } = live;
-  const order = fleet.models.map((one) => one.name);
-  const colour = (name) => Math.max(0, order.indexOf(name)) % 8;
+  const order = [...new Set([...fleet.models, ...status.models].map((one) => one.name).concat(status.replicas.map((one) => one.model)))];
+  const colour = (name) => order.indexOf(name) % 8; // the page's own fleet first: a gateway may serve another one
   const swaps = metric(live, "_evictions_total", "replica"); // each makes room for who wakes or starts
   const targets = Object.fromEntries(fleet.models.map((one) => [one.name, one.slo]));
   const slo = (name) => [within(live, "first_byte", "TTFT", name, secondsOf(targets[name]?.ttft)), within(live, "event", "TPOT", name, secondsOf(targets[name]?.tpot))].join(" · ");
@@ -84,6 +104,6 @@ function Status({ live, fleet }) {
       <tbody>${status.replicas.map((one) => html`<tr key=${one.id}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.id}</th><td class="l">${one.state.replaceAll("_", " ")}${one.reason && html` <span class="bad" lang="en">${one.reason}</span>`}</td>
         <td>${one.running} / ${one.slots}</td><td>${one.held_bytes ? gib(one.held_bytes).replace(" GiB", "") : "–"}</td><td>${swaps[one.id] ?? "–"}</td></tr>`)}</tbody></table></div></section>
     <section><h3>${t("ledger")}</h3>${status.devices.map((device) => html`<div key=${device.name} class="ledger"><div class="cardline"><strong>${device.name}</strong><span class="grow"></span><span class="quiet">${heldOf(device)}</span></div>
-      <div class="bar thin" role="img" aria-label=${heldOf(device)}><span class="seg weights c0" style=${{ width: `${(100 * device.held_bytes) / device.capacity_bytes}%` }}></span></div></div>`)}</section>
+      <div class="bar thin" role="img" aria-label=${heldOf(device)}>${shares(status, device).map(({ model, bytes }, at) => html`<span key=${at} class=${model === null ? "seg used" : `seg weights c${colour(model)}`} style=${{ width: `${(100 * bytes) / device.capacity_bytes}%` }}></span>`)}</div></div>`)}</section>
   </div>`;
 }

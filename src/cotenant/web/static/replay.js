@@ -47,7 +47,7 @@ function Found({ found, order }) {
     ${line && html`<${Plot} title=${`${title}, ${t("overTime")}`} x=${times} series=${series((one) => one[field], scale)} unit=${unit} xUnit=${t("second")} />`}`;
   const spread = (field, title, unit, scale) => html`<${Plot} title=${`${title}, ${t("byShare")}`} x=${SHARES} unit=${unit} xUnit=${t("share")}
     series=${found.models.filter((one) => one.curves[field]?.length).map((one) => ({ name: one.model, colour: colour(one.model), values: one.curves[field].map((value) => value * scale) }))} />`;
-  return html`<${Table} found=${found} colour=${colour} />
+  return html`<${Verdict} found=${found} /><${Table} found=${found} colour=${colour} />
     <div class="plots">
       ${latency("ttft_s", t("ttft"), "s", 1)}${latency("tpot_s", t("tpot"), "ms", 1000)}
       ${line && html`<${Plot} title=${`${t("memory")}, ${t("overTime")}`} x=${times} unit="GiB" xUnit=${t("second")}
@@ -75,12 +75,21 @@ function swaps(line, found, colour) {
   });
 }
 
+/** The first thing to know: who kept its promises. A model that nobody asked proves nothing. */
+function Verdict({ found }) {
+  const promised = found.models.filter((one) => one.slo_held !== null);
+  const names = (models) => models.map((one) => one.model).join(", ");
+  const [idle, broken] = [promised.filter((one) => !one.requests), promised.filter((one) => one.requests && !one.slo_held)];
+  const said = !promised.length ? t("nothingPromised") : broken.length ? t("brokenBy", { names: names(broken) }) : idle.length === promised.length ? "" : t(idle.length ? "allAskedHeld" : "allHeld");
+  return html`<p class=${`verdict ${broken.length ? "bad" : said && promised.length ? "good" : "quiet"}`}>${[said, idle.length && t("nobodyAsked", { names: names(idle) })].filter(Boolean).join(" · ")}</p>`;
+}
+
 function Table({ found, colour }) {
   return html`<div class="wide" tabindex="0" role="region" aria-label=${t("tabReplay")}><table><thead><tr><th class="l" scope="col">${t("model")}</th><th scope="col">SLO</th><th scope="col">${t("requests")}</th><th scope="col">TTFT p95</th><th scope="col">TPOT p95</th><th scope="col">${t("preemptions")}</th><th scope="col">${t("wakes")}</th></tr></thead>
     <tbody>${found.models.map((one) => {
       const wakes = found.replicas.filter((each) => each.model === one.model && each.wakes !== null);
       return html`<tr key=${one.model}><th class=${`l c${colour(one.model)}`} scope="row"><i class="swatch weights"></i>${one.model}</th>
-        <td class=${one.slo_held === false ? "bad" : one.slo_held && one.requests ? "good" : "quiet"}>${one.slo_held === null ? t("noTarget") : !one.requests ? "–" : `${one.slo_held ? t("held") : t("broken")} · ${percent(one.attainment)}`}</td>
+        <td class=${one.slo_held === false ? "bad" : one.slo_held && one.requests ? "good" : "quiet"}>${one.slo_held === null ? t("noTarget") : !one.requests ? t("notAsked") : `${one.slo_held ? t("held") : t("broken")} · ${percent(one.attainment)}`}</td>
         <td>${count(one.finished)} / ${count(one.requests)}</td><td>${seconds(one.ttft_s?.p95)}</td><td>${seconds(one.tpot_s?.p95)}</td>
         <td>${count(one.preemptions)}</td><td>${wakes.length ? count(wakes.reduce((sum, each) => sum + each.wakes, 0)) : "–"}</td></tr>`;
     })}</tbody></table></div>

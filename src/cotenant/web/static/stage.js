@@ -15,8 +15,8 @@ export function Stage({ state, cards }) {
   return html`<div class=${state.carried ? "stage carrying" : "stage"} onPointerLeave=${() => setTip(null)}>
     ${!placed && !state.work && html`<div class="empty"><strong>${t("nothing")}</strong> <span>${t("nothingHint")}</span></div>`}
     <${Checked} state=${state} />
-    <ol class="bars">${cards.map((card) => html`<${Card} key=${card.key} card=${card} widest=${widest} state=${state} tip=${setTip} />`)}</ol>
     <${Unplaced} state=${state} />
+    <ol class="bars">${cards.map((card) => html`<${Card} key=${card.key} card=${card} widest=${widest} state=${state} tip=${setTip} />`)}</ol>
     <div class="legend" role="list" aria-label=${t("legend")}>
       ${[...TERMS, "reserve"].map((term) => html`<span role="listitem" key=${term}><i class=${`swatch ${term}`}></i>${t(term)}</span>`)}
       <span class="quiet" role="listitem">${t("toScale")}</span>
@@ -140,6 +140,6 @@ function Unplaced({ state }) {
   const short = state.plan?.shortfalls ?? [];
   if (!short.length || state.checked) return null;
   return html`<div class="note bad-note"><strong>${t("unplaced")}</strong><ul>${short.map((one) => html`<li key=${one.model}>
-    <b>${one.model}</b> <span lang="en">${one.reason ?? ""}</span>
-    ${one.remedies?.length > 0 && html`<div class="quiet">${t("remedies")} <span lang="en">${one.remedies.join("; ")}</span></div>`}</li>`)}</ul></div>`;
+    <b>${one.model}</b>: <span lang="en">${one.reason ?? ""}</span>
+    ${one.remedies?.length > 0 && html`<div class="quiet">${t("remedies")}<ul lang="en">${one.remedies.map((each) => html`<li key=${each}>${each}</li>`)}</ul></div>`}</li>`)}</ul></div>`;
 }
