@@ -169,7 +169,25 @@ def test_what_a_draft_is_told():
     assert host.host.weights > f16.host.weights
     few, many = (llama(options={**own, "np": 8, "draft_max": tokens}) for tokens in (1, 60))
     assert few.per_gpu[0].activations.bytes.value < many.per_gpu[0].activations.bytes.value  # rows to verify
-    with pytest.raises(CotenantError, match="no rule here for mtp"):
-        llama(options={"c": 8192}, speculative_config={"method": "mtp", "num_speculative_tokens": 1})
+    with pytest.raises(CotenantError, match="no layer for multi-token prediction"):
+        llama(options={"c": 8192, "spec_type": "draft-mtp"})
+    with pytest.raises(CotenantError, match="no rule here for --spec-type draft-dspark"):
+        llama(options={**own, "spec_type": "draft-dspark"})
     with pytest.raises(CotenantError):
         llama(options={**own}, engine="llama.cpp@b4000")
+
+
+def test_prediction_layers_cache_beside_the_model_and_states_are_kept_to_roll_back():
+    """A log of a 27B of Qwen's with 262,144 cells printed 1,024 MiB for its one prediction layer (f16)."""
+    own = {"c": 262144, "np": 1}
+    given = {"model": "Qwen/Qwen3.6-27B", "gpu": "A100-80GB-SXM", "quantization": "Q8_0"}
+    plain, ahead = (
+        llama(options=own, **given),
+        llama(options={**own, "spec_type": "draft-mtp", "spec_draft_n_max": 6}, **given),
+    )
+    states = plain.per_gpu[0].kv_cache.bytes.value - 16 * 1024 * MIB
+    assert ahead.per_gpu[0].kv_cache.bytes.value == (16 + 1) * 1024 * MIB + 7 * states
+    assert ahead.per_gpu[0].weights.bytes.value > plain.per_gpu[0].weights.bytes.value + 400 * MIB
+    assert ahead.arguments[-6:-2] == ("--spec-type", "draft-mtp", "--spec-draft-n-max", "6")
+    with pytest.raises(CotenantError, match="b9180"):
+        llama(options={**own, "spec_type": "draft-mtp"}, engine="llama.cpp@b9000", **given)

@@ -17,7 +17,8 @@ class LlamaCppOptions:
     memory. `window_memory`: sliding layers keep so many tokens at least (Ollama's own engine). `n_rs_seq` are
     states kept to roll drafts back. `auto_batch`: `n_ubatch` is the most that it may be, fewer where weights leave
     too little room (Ollama). `program` is the kind of program on the host ("native", "wheel"), None: nobody says.
-    `keep_alive` is how long Ollama keeps an idle model. `draft_model` names a draft's file or hub id,
+    `keep_alive` is how long Ollama keeps an idle model. `spec_type` is how it
+    speculates, `draft_model` names a draft's file or hub id,
     `draft_tokens` is what it proposes at once, `draft` are the options of its own contexts, of which there are
     `draft_contexts`.
     """
@@ -43,6 +44,7 @@ class LlamaCppOptions:
     draft_bytes: int = 0
     program: str | None = None
     keep_alive: str = ""
+    spec_type: str = ""
     draft_model: str = ""
     draft_tokens: int = 0
     draft: LlamaCppOptions | None = None

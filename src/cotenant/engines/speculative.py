@@ -90,7 +90,7 @@ def split_speculative(engine: str, words: Mapping[str, Any]) -> tuple[Asked | No
 
 def refuse_elsewhere(engine: str, title: str, asked: Asked | None, settings: EngineSettings) -> None:
     """Raise InputError where an engine would be told of what its rules here do not know."""
-    if asked is not None and engine == "llama.cpp" and asked.method not in ("draft_model", "ngram"):
+    if asked is not None and engine == "llama.cpp" and asked.method not in ("draft_model", "mtp", "ngram"):
         raise InputError(
             f"{title} has no rule here for {asked.method}", hint="name a draft: --model-draft FILE.gguf"
         )
@@ -112,14 +112,23 @@ def sglang_flags(method: str, tokens: int, draft: str) -> tuple[str, ...]:
 
 
 def _from_llama_server(words: Mapping[str, Any]) -> Asked | None:
-    """``--model-draft`` names a small model that proposes; who reads the other words finds their faults."""
+    """``--model-draft`` names a small model that proposes, ``--spec-type draft-mtp`` the checkpoint's own layers;
+    who reads the other words finds their faults."""
     from cotenant.engines.llama_cpp.options import spelled
 
     told = {spelled(str(word)): value for word, value in words.items()}
     draft, tokens = str(told.get("model_draft") or ""), told.get("draft_max")
-    if not draft:
-        return None
-    return Asked("draft_model", _LLAMA_TOKENS if tokens is None else _tokens(tokens, "draft_model"), draft)
+    kinds = {kind.strip() for kind in str(told.get("spec_type") or "").split(",")} - {"", "none"}
+    kinds = {kind for kind in kinds if not kind.startswith("ngram")}  # they propose from the prompt: no memory
+    unknown = kinds - {"draft-simple", "draft-mtp"}
+    if unknown:
+        raise InputError(
+            f"no rule here for --spec-type {', '.join(sorted(unknown))[:60]}", hint="draft-simple, draft-mtp"
+        )
+    number = _LLAMA_TOKENS if tokens is None else _tokens(tokens, "draft_model")
+    if "draft-mtp" in kinds:
+        return Asked("mtp", number)
+    return Asked("draft_model", number, draft) if draft else None
 
 
 def _from_sglang(words: Mapping[str, Any]) -> Asked | None:

@@ -44,7 +44,7 @@ def allocated_estimate(
     capacity = gpu.cuda_bytes if rules.capacity is Capacity.CUDA else gpu.driver_bytes
     allocation = rules.allocate(model, gpu, resolved, tensor_bytes(model, format, resolved.dtype))
     found = _as_measured(
-        with_draft(allocation, gpu, resolved, allocate=rules.allocate, format=format),
+        with_draft(allocation, model, gpu, resolved, allocate=rules.allocate, format=format),
         profile_for(engine.name, str(version), HOST if resolved.works_on_host else gpu.name, model.family),
     )
     free = engine.budget(capacity, resolved).shifted(-used_bytes)

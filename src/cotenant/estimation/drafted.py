@@ -17,24 +17,27 @@ from cotenant.domain.model import ModelSpec
 from cotenant.domain.quantization import QuantizationFormat
 from cotenant.engines.rules import Allocate, Allocation, DeviceBuffers
 from cotenant.estimation.served_format import own_format
+from cotenant.estimation.speculation import prediction_layers
 from cotenant.estimation.weights import tensor_bytes
 
 
 def with_draft(
     found: Allocation,
+    model: ModelSpec,
     gpu: GpuSpec,
     resolved: EngineSettings,
     *,
     allocate: Allocate,
     format: QuantizationFormat,  # noqa: A002 - the field's own word
 ) -> Allocation:
-    """`found` with the buffers of the draft that the resolved settings name; `found` itself without one.
+    """`found` with the buffers of the draft that the resolved settings name, or of `model`'s own prediction layers
+    where they are asked for; `found` alone without one.
 
     A draft whose file was read is counted in its own format, one of the catalogue in the model's (`format`).
     Raises UnsupportedError for a draft whose tensors nobody knows.
     """
     speculation, options = resolved.speculation, resolved.llama_cpp
-    draft = None if speculation is None else speculation.draft
+    draft = None if speculation is None else speculation.draft or prediction_layers(model)
     if draft is None or options is None or options.draft is None:
         return found
     held = _held(draft, format)

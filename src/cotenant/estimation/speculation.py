@@ -66,6 +66,27 @@ def _with_tokens(group: LayerGroup, tokens: int) -> LayerGroup:
     return replace(group, state=replace(state, conv_elements=columns))
 
 
+def prediction_layers(model: ModelSpec) -> ModelSpec | None:
+    """The checkpoint's own prediction layers as a model, for engines that give them a context of their own beside
+    the target's; embedding and output layer are the target's and no bytes of theirs. None where there are none."""
+    caches = _own_caches(model)
+    if not caches:
+        return None
+    numbers = tuple(range(len(caches[0].layers)))
+    own = tuple(
+        replace(
+            part, name=part.name.partition(".")[2] or part.name, draft=False, layers=numbers,
+            copies=max(1, part.copies // len(numbers)),
+        )
+        for part in model.parameters if part.draft
+    )  # fmt: skip
+    shared = tuple(replace(part, tied=True) for part in model.parameters if part.role is Role.HEAD)
+    return replace(
+        model, name=f"{model.name} (prediction layers)", layer_groups=(replace(caches[0], layers=numbers),),
+        parameters=(*own, *shared), num_layers=len(numbers), stored_bytes=None,
+    )  # fmt: skip
+
+
 def _own_caches(model: ModelSpec) -> tuple[LayerGroup, ...]:
     """Multi-token prediction layers attend as the model's layers that keep everything do."""
     named = [part for part in model.parameters if part.draft and part.name.rpartition(".")[2] in _KEY]

@@ -171,7 +171,8 @@ def with_draft(options: LlamaCppOptions, settings: EngineSettings, build: BuildR
     """Resolved options with those of the contexts that the draft gets beside (tools/server/server.cpp, `ctx_dft`,
     and common/speculative.cpp, `common_base_params_to_speculative`): one for each slot until slots drafted
     together, then one as large as the target's. Its layers go to the GPUs unless -ngld says otherwise."""
-    if settings.speculation is None or settings.speculation.draft is None:
+    asks = settings.speculation
+    if asks is None or (asks.draft is None and asks.method != "mtp"):
         return options if options.draft is None else replace(options, draft=None)
     asked, slots = options.draft or LlamaCppOptions(), options.n_parallel or 1
     draft = replace(
@@ -180,7 +181,9 @@ def with_draft(options: LlamaCppOptions, settings: EngineSettings, build: BuildR
         type_k=asked.type_k, type_v=asked.type_v,
         n_gpu_layers=_ALL_LAYERS if asked.n_gpu_layers is None else asked.n_gpu_layers,
     )  # fmt: skip
-    tokens = settings.speculation.tokens
+    tokens = asks.tokens
+    if asks.method == "mtp":  # states of recurrent layers are kept to be rolled back
+        return replace(options, draft=draft, draft_contexts=1, draft_tokens=tokens, n_rs_seq=tokens)
     if build.drafts_together:
         return replace(options, draft=draft, draft_contexts=1, draft_tokens=tokens)
     length = asked.n_ctx or (options.n_ctx or 0) // slots
@@ -222,7 +225,7 @@ def _refuse_unknown(settings: EngineSettings, build: int) -> None:
     """Raise UnsupportedError for what the server of that build has no flag for. Found by bisecting
     examples/server/server.cpp and common/ of ggml-org/llama.cpp by number of commits."""
     asked = settings.llama_cpp or LlamaCppOptions()
-    typed = _cache_type(settings.kv_cache_dtype)
+    asks, typed = settings.speculation, _cache_type(settings.kv_cache_dtype)
     quantised = {typed or asked.type_k, typed or asked.type_v} != {"f16"}
     refuse_newer(
         "llama.cpp",
@@ -232,7 +235,8 @@ def _refuse_unknown(settings: EngineSettings, build: int) -> None:
         ("--no-kv-offload", not asked.kv_offload, (2599,)),
         ("-fa", bool(asked.flash_attn), (2771,)),
         ("-ot", asked.n_cpu_moe > 0, (5028,)),
-        ("-md", settings.speculation is not None, (4164,)),
+        ("-md", asks is not None and asks.method == "draft_model", (4164,)),
+        ("--spec-type draft-mtp", asks is not None and asks.method == "mtp", (9180,)),
         prefix="b",
     )
 
@@ -277,17 +281,21 @@ def _flags(settings: EngineSettings, build: BuildRules) -> list[str]:
     argv += ["--kv-unified"] if options.kv_unified and build.streams else []
     argv += ["--swa-full"] if options.swa_full and build.windows else []  # before, all layers keep everything
     argv += [] if options.kv_offload else ["--no-kv-offload"]
-    argv += _draft_flags(options, build.number)
+    argv += _draft_flags(settings, options, build.number)
     argv += ["-fit", "off"] if build.fits_itself else []
     return argv
 
 
-def _draft_flags(options: LlamaCppOptions, build: int) -> list[str]:
+def _draft_flags(settings: EngineSettings, options: LlamaCppOptions, build: int) -> list[str]:
     """The draft as its server is told of it."""
-    if options.draft is None or not options.draft_model:
+    asks = settings.speculation
+    if asks is None or options.draft is None:
         return []
+    named = options.draft_model or (asks.draft.name if asks.draft is not None else "")
+    if asks.method == "mtp" or not named:
+        return ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(options.draft_tokens)]
     draft = options.draft
-    argv = ["-md" if options.draft_model.endswith(".gguf") else "-hfd", options.draft_model]
+    argv = ["-md" if named.endswith(".gguf") else "-hfd", named]
     argv += ["-ngld", str(draft.n_gpu_layers)]
     argv += ["-ctkd", draft.type_k] if draft.type_k != "f16" else []
     argv += ["-ctvd", draft.type_v] if draft.type_v != "f16" else []

@@ -102,6 +102,7 @@ WORDS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
     "override_tensor": ("n_cpu_moe", _overridden),
     "mmproj_size": ("mmproj_bytes", parse_bytes),
     "model_draft_size": ("draft_bytes", parse_bytes),
+    "spec_type": ("spec_type", _named),
     "model_draft": ("draft_model", _named),
     "draft_max": ("draft_tokens", whole(1, 256)),
     "n_gpu_layers_draft": ("draft.n_gpu_layers", whole(0, 100_000)),
