@@ -184,7 +184,8 @@ def _from_catalogue(name: str) -> ModelSpec:
     entry = next((found for one in base_names(name) if (found := find_entry(one)) is not None), None)
     if entry is None:
         raise UnsupportedError("the config holds class defaults, not this model's sizes")
-    return read_model_config(with_recipe(entry.config, name), name=name, source=entry.config_source)
+    config = with_recipe(entry.config, name)
+    return read_model_config(config, name=name, source=entry.config_source, task=entry.task)
 
 
 def _model(configs: Path, row: Row) -> ModelSpec:
@@ -197,9 +198,8 @@ def _model(configs: Path, row: Row) -> ModelSpec:
     if model.cache_dtype and formats_of(row, model)[0].name != model.quantization:
         model = replace(model, cache_dtype="")  # another checkpoint of the same structure
     if not model.quantization and "modelopt" in (row["quantization"] or "").lower():
-        model = replace(
-            model, cache_dtype="fp8"
-        )  # ModelOpt's default (examples/llm_ptq/hf_ptq.py, kv_cache_qformat)
+        # ModelOpt's default (examples/llm_ptq/hf_ptq.py, kv_cache_qformat)
+        model = replace(model, cache_dtype="fp8")
     length = row["max_model_len"] or 0
     if length > model.max_model_len:  # a longer sibling of the config's model, or positions scaled by a flag
         return replace(model, max_model_len=length)

@@ -78,10 +78,12 @@ class Program:
 
 def ask_cotenant(command: Path, task: Task, folder: Path) -> Answer:
     """Ours, as a process of its own like the others. `command` is a Python; a model too large for the card is
-    still answered (exit status 3)."""
+    still answered (exit status 3). Weights are asked of a release that holds tensors as a checkpoint does: vLLM's
+    own allocator settings round them up since 0.21."""
+    engine = ["--engine", "vllm@0.20.0"] if task.kind is Kind.WEIGHTS else []
     done = run(
         [command, "-m", "cotenant.cli", "estimate", task.model, "--gpu", "B200", "--max-model-len", LENGTH_TEXT,
-         "--max-num-seqs", str(SEQUENCES), "--quantization", task.form, "--json"], accept=(0, 3),
+         "--max-num-seqs", str(SEQUENCES), "--quantization", task.form, *engine, "--json"], accept=(0, 3),
     )  # fmt: skip
     told = json.loads(done.printed)
     if task.kind is Kind.WEIGHTS:

@@ -303,3 +303,13 @@ def test_weights_are_counted_in_segments(spec, name, version, printed):
     ).per_gpu[0].weights.bytes  # fmt: skip
     assert found.value / GIB == pytest.approx(printed, rel=0.02)
     assert found.low < 0.97 * found.value
+
+
+@pytest.mark.parametrize(("version", "gib"), [("0.4.4", 8.08), ("0.5.12", 8.33)])
+def test_gemma_3_kept_no_rotary_tables_at_first(spec, version, gib):
+    """0.4.4 printed 8.13 GB for the 4B; two tables of 131,072 x 256 in fp32 came later."""
+    found = estimate_memory(
+        spec("google/gemma-3-4b-it"), A100, EngineSettings(), engine=SGLANG, version=Version.parse(version),
+        format=find_format("bf16"),
+    ).per_gpu[0].weights.bytes  # fmt: skip
+    assert found.value / GIB == pytest.approx(gib, abs=0.01)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cotenant.catalogue.models import find_entry
 from cotenant.domain.engine import AdapterSlots, EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
@@ -13,6 +14,7 @@ from cotenant.errors import UnsupportedError
 from cotenant.estimation.inverse import settings_for_pool
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.vision import encoder_run
+from cotenant.readers.model_config import read_model_config
 from cotenant.units import GIB
 
 
@@ -49,6 +51,18 @@ def test_llama_8b_on_an_a100_as_vllm_prints_it(llama_8b, a100, bf16):
     assert found.kv_cache.tokens_as_printed == pytest.approx(457_024, rel=0.002)
     assert found.kv_cache.minimum_bytes == 4 * GIB
     assert found.verdict is Verdict.FITS
+
+
+def test_an_embedder_on_an_h100_as_vllm_prints_it(h100, bf16):
+    """Qwen3-Embedding-8B, vLLM 0.12.0, 8,192 tokens, defaults: 14.1062 GiB and 56.24 GiB of cache: nothing is
+    sampled, so the profile run ends with the layers."""
+    entry = find_entry("Qwen/Qwen3-Embedding-8B")
+    assert entry is not None
+    model = read_model_config(entry.config, name=entry.id, task=entry.task)
+    rank = estimated(model, h100, bf16, "vllm@0.12.0", max_model_len=8192).per_gpu[0]
+    assert rank.weights.bytes.value / GIB == pytest.approx(14.1062, abs=0.005)
+    assert rank.kv_cache.bytes.value / GIB == pytest.approx(56.24, abs=0.3)
+    assert "logits" not in rank.activations.why
 
 
 def test_llama_8b_on_an_l4_as_vllm_prints_it(llama_8b, l4, bf16):

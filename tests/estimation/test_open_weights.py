@@ -89,11 +89,26 @@ def test_a_recipe_that_leaves_prediction_layers_out_is_read_in_every_spelling(pa
         ("google/gemma-3-27b-it", 4, 2 * 131072 * 128 * 2),  # two bases
         ("google/gemma-4-26B-A4B-it", 4, 262144 * (256 + 512) * 2),
         ("google/gemma-2-9b-it", 4, 8192 * 256 * 2),
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", 1, 0),  # rotates nothing: mla_use_nope
+        ("zai-org/GLM-5.3-Flash", 1, 0),
     ],
 )
 def test_rotary_tables_are_those_that_are_registered(name, positions, expected):
     """vLLM 0.22 prints 15.67 GiB for Qwen2.5-VL-7B: 15.45 of tensors, and 0.24 of this and rounding."""
     assert rotary_bytes(spec(name), positions) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "unsplit", "printed"),
+    [
+        ("Qwen/Qwen3-14B", False, 9.37),  # vLLM 0.16
+        ("Qwen/Qwen3-14B", True, 9.44),  # vLLM 0.23
+    ],
+)
+def test_codes_and_scales_are_tensors_of_their_own_to_the_allocator(name, unsplit, printed):
+    """Qwen's own AWQ checkpoints: rounding up starts from the codes alone."""
+    size = weights_per_rank(spec(name), find_format("awq-int4"), loaded=Loaded(unsplit=unsplit))[0].bytes
+    assert size.value == pytest.approx(printed * GIB, rel=0.0025)
 
 
 def test_text_alone_leaves_the_towers_out():

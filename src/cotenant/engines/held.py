@@ -33,13 +33,15 @@ class Loaded:
 
     `unsplit`: the allocator splits nothing off large tensors. `segments`: what it prints is a difference of free
     memory, which counts segments that are partly used. `rotary_dtype`: of the rotary table, `video_positions`: how
-    many times longer it is in models that see video.
+    many times longer it is in models that see video, `untabled`: how architectures begin that compute the angles
+    at every step and keep no table.
     """
 
     unsplit: bool = False
     segments: bool = False
     rotary_dtype: str = "bf16"
     video_positions: int = 1
+    untabled: tuple[str, ...] = ()
 
 
 AS_STORED = Loaded()

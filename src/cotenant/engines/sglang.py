@@ -182,8 +182,13 @@ def _rules(release: _Release) -> MemoryRules:
         share_option="mem_fraction_static",
         copies_share=frozenset({Role.EXPERT, Role.MLP, Role.HEAD}),  # DP attention alone is replicated
         load_slack_bytes=160 * MIB,
-        # model_loader prints what get_available_gpu_memory lost; its own rotary layers keep tables in fp32
-        loaded=Loaded(segments=True, rotary_dtype="fp32" if release >= (0, 4, 2) else "bf16"),
+        # model_loader prints what get_available_gpu_memory lost; its own rotary layers keep tables in fp32, those
+        # of Gemma 3 none until models/gemma3_causal.py took get_rope between 0.5.9 and 0.5.12
+        loaded=Loaded(
+            segments=True,
+            rotary_dtype="fp32" if release >= (0, 4, 2) else "bf16",
+            untabled=("Gemma3For",) if release < (0, 5, 10) else (),
+        ),
         online=(("fp8", Online.WHOLE),),  # model_loader/loader.py, load_weights_and_postprocess
     )
 

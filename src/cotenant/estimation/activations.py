@@ -6,7 +6,9 @@
              and tokens x top-k x inner), all divided over tensor-parallel ranks
     sampler= max_num_seqs rows x padded vocabulary x bytes alive per logit + all tokens' hidden states
 
-The sampler's part does not depend on the model's size nor on tensor parallel: logits are gathered whole.
+The sampler's part does not depend on the model's size nor on tensor parallel: logits are gathered whole. A model
+without an output head (one that embeds) samples nothing: its run ends in a pooler (vLLM, v1/worker/
+gpu_model_runner.py, profile_run).
 """
 
 from __future__ import annotations
@@ -82,11 +84,12 @@ def _activations(model: ModelSpec, settings: EngineSettings, rules: ProfileRules
     tokens = settings.max_num_batched_tokens or 1
     layer = _layer_bytes(model, widths, tokens, settings, rules)
     sampler, rows = 0.0, 0
-    if last_stage and not model.encoder_only:
+    samples = last_stage and not model.encoder_only and next(model.parameters_of(Role.HEAD), None) is not None
+    if samples:
         rows = _rows(settings, tokens, rules)
         sampler = _sampler_bytes(model, rows, tokens, rules)
     resident = rows * model.vocab_size * rules.resident_logit_bytes + _slot_bytes(model, settings, rules)
-    prompts = _prompt_logits(model, tokens, settings, rules) if last_stage else 0.0
+    prompts = _prompt_logits(model, tokens, settings, rules) if samples else 0.0
     if prompts > max(layer, sampler):
         return _whole_prompts(model, tokens, prompts, resident)
     text = max(layer, sampler) + resident

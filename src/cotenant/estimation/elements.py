@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil, prod
 
 from cotenant.domain.storage import Storage
@@ -80,6 +81,11 @@ def stored_bytes(shape: tuple[int, ...], storage: Storage | None, dtype: str) ->
         + storage.tensor_bits / 8
         + storage.tensor_bits / 8
     )
+
+
+def scales_bytes(shape: tuple[int, ...], storage: Storage | None) -> float:
+    """Of `stored_bytes`, what tensors beside the codes hold: scales, zero points, an order of the inputs."""
+    return 0.0 if storage is None or len(shape) < 2 else stored_bytes(shape, replace(storage, bits=0), "")
 
 
 def _groups(rows: int, columns: int, storage: Storage) -> int:

@@ -22,7 +22,7 @@ from cotenant.engines.held import AS_STORED, Loaded
 from cotenant.engines.rules import ExpertPadding, TensorBytes
 from cotenant.errors import UnsupportedError
 from cotenant.estimation.adapters import adapter_bytes
-from cotenant.estimation.elements import allocated_bytes, element_bytes, stored_bytes
+from cotenant.estimation.elements import allocated_bytes, element_bytes, scales_bytes, stored_bytes
 from cotenant.estimation.memo import IdentityCache
 from cotenant.estimation.mixers import follows_exceptions, quantised_mixers, share_quantised
 from cotenant.estimation.segments import reserved
@@ -250,6 +250,7 @@ def _stage_weights(
     found = []
     for number, layers in enumerate(stage_layers(model.num_layers, stages, rest_last)):
         sizes: _Sizes = {}
+        beside: _Sizes = {}
         rest = 0.0
         for group in model.parameters:
             many = copies_in_stage(group, layers, number, stages)
@@ -258,16 +259,19 @@ def _stage_weights(
             own = group.dtype or _served_dtype(model, format, dtype)
             shape = group.shape if padding is None else _padded(group, padding, ranks)
             split = ranks * copies if copies > 1 and group.role in copies_share else ranks
-            size = stored_bytes(shape, _storage(model, format, group), own) * rank_share(group, split)
+            storage, share = _storage(model, format, group), rank_share(group, split)
+            size = stored_bytes(shape, storage, own) * share
             if len(group.shape) < 2:
                 rest += many * size * scale
                 continue
             tensor = (_merged(group.name), group.layers, many)
             sizes[tensor] = sizes.get(tensor, 0.0) + size * scale
+            beside[tensor] = beside.get(tensor, 0.0) + scales_bytes(shape, storage) * share * scale
             rest += many * _absorbed(group, ranks)
         rotary = rotary_bytes(model, loaded.video_positions, loaded.rotary_dtype)
+        rotary *= not model.architecture.startswith(loaded.untabled)
         one_each = not format.storage or format.name.startswith("fp8")
-        total, least = _allocated(sizes, rest, rotary, loaded, one_each)
+        total, least = _allocated(sizes, beside, rest, rotary, loaded, one_each)
         largest = max(sizes.values(), default=total)
         reach = (spread[0] + (total - least) / total if total else spread[0], spread[1])
         found.append(StageWeights(ceil(total), ceil(largest), reach))
@@ -279,11 +283,16 @@ _Sizes = dict[tuple[str, tuple[int, ...], int], float]
 
 
 def _allocated(
-    sizes: _Sizes, rest: float, rotary: int, loaded: Loaded, whole_tensors: bool
+    sizes: _Sizes, beside: _Sizes, rest: float, rotary: int, loaded: Loaded, whole_tensors: bool
 ) -> tuple[float, float]:
-    """(bytes of a rank's tensors as the engine counts them, the fewest that they could be); `rest` are those of
-    vectors. `whole_tensors`: a matrix is one tensor, not one of values beside others of scales and zeros."""
-    held = (many * allocated_bytes(size, unsplit=loaded.unsplit) for (_, _, many), size in sizes.items())
+    """(bytes of a rank's tensors as the engine counts them, the fewest that they could be); `beside` are the bytes
+    of `sizes` in tensors of their own, scales and zero points, `rest` those of vectors. `whole_tensors`: a matrix
+    is one tensor."""
+    held = (
+        tensor[2]
+        * sum(allocated_bytes(part, unsplit=loaded.unsplit) for part in (size - beside[tensor], beside[tensor]))
+        for tensor, size in sizes.items()
+    )
     least = rest + rotary + sum(held)
     if not (loaded.segments and whole_tensors):
         return least, least
@@ -348,7 +357,7 @@ def rotary_bytes(model: ModelSpec, video_positions: int = 1, dtype: str = "bf16"
         for group in model.layer_groups
         if group.kind in rotating
     }
-    if model.encoder_only or not tables:
+    if model.encoder_only or not tables or not model.rotary_share:
         return 0
     factor = video_positions if model.positions_in_time or model.family in _POSITIONS_IN_TIME else 1
     return round(factor * model.max_model_len * sum(width for width, _ in tables) * element_bytes(dtype))

@@ -155,6 +155,8 @@ def _rotary(view: ConfigView) -> tuple[float, bool]:
     so (vLLM, layers/rotary_embedding: get_rope)."""
     text = _text_config(view)
     rope = text.section("rope_parameters" if "rope_parameters" in text else "rope_scaling")
+    if text.flag("mla_use_nope"):  # Kimi Linear, K3 and GLM-5.3-Flash rotate nothing (vLLM, models/kimi_k3)
+        return 0.0, False
     share = 1.0
     for section in (rope, text):
         if "partial_rotary_factor" in section:
