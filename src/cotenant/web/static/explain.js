@@ -40,7 +40,7 @@ function Found({ found }) {
     ${found.per_gpu.map((share) => html`<${Share} key=${share.name} share=${share} />`)}
     ${found.changes.length > 0 && html`<h4>${t("changes")}</h4><ul class="changes" lang="en">${found.changes.map((one, at) => html`<li key=${at}><${Code} text=${`${one.argument || one.flag} ${one.becomes === true ? "" : (one.becomes ?? "")}`.trim()} label=${one.argument || one.flag} words />
       <span class="quiet small">${[one.was != null && t("was", { value: one.was }), one.spare_bytes != null && t("toSpare", { size: gib(one.spare_bytes, 2) })].filter(Boolean).join(" · ")}</span></li>`)}</ul>`}
-    ${(found.advice ?? []).map((one, at) => html`<p key=${at} lang="en">${one}</p>`)}
+    ${found.advice?.length > 0 && html`<h4>${t("advice")}</h4><ul class="changes" lang="en">${found.advice.map((one, at) => html`<li key=${at}>${one}</li>`)}</ul>`}
     ${found.assumed?.length > 0 && html`<p class="quiet small" lang="en">${found.assumed.join("; ")}</p>`}</article>`;
 }
 

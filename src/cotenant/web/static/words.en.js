@@ -45,7 +45,7 @@ export const en = {
   timeout: "Clients leave after", fail: "Replicas that fail", dispatch: "Who takes a request", preempt: "Who gives way", never: "never",
   gatewayKey: "Gateway key", gatewayKeyHint: "This gateway asks for a key. It is kept in this page's memory only, never in a link.", follow: "Follow",
   explain: "Explain", explainHint: "Paste the start of an engine's log, or the crash: vLLM, SGLang, TGI, TensorRT-LLM, llama.cpp, Ollama.",
-  log: "Engine log", explaining: "Reading …", measured: "printed", predicted: "predicted", shortfall: "Short by {size}", changes: "What would have worked", term: "of the card",
+  log: "Engine log", explaining: "Reading …", measured: "printed", predicted: "predicted", shortfall: "Short by {size}", changes: "What would have worked", advice: "What to try", term: "of the card",
   export: "Export", target: "Target", exporting: "Writing …", download: "Save",
   live: "Live", liveHint: "Follows a running cotenant serve: queue, residency, ledger, swaps, SLO.", notServing: "No gateway is being followed.", noGateway: "No gateway was named.", noGatewayHint: "Name a running one when this page is started:",
   queue: "Queue", residency: "Residency", ledger: "Ledger", state: "state", slo: "SLO", replica: "replica", heldOf: "{held} of {capacity}",

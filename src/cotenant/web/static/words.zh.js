@@ -45,7 +45,7 @@ export const zh = {
   timeout: "客户端离开时间", fail: "发生故障的副本", dispatch: "请求交给谁", preempt: "谁让出缓存", never: "从不",
   gatewayKey: "网关密钥", gatewayKeyHint: "该网关需要密钥。密钥只保存在本页内存中，不会进入链接。", follow: "连接",
   explain: "解释", explainHint: "粘贴引擎启动或崩溃的日志：vLLM、SGLang、TGI、TensorRT-LLM、llama.cpp、Ollama。",
-  log: "引擎日志", explaining: "读取中 …", measured: "日志所示", predicted: "预测", shortfall: "缺 {size}", changes: "可行的改法", term: "显存项",
+  log: "引擎日志", explaining: "读取中 …", measured: "日志所示", predicted: "预测", shortfall: "缺 {size}", changes: "可行的改法", advice: "可以尝试", term: "显存项",
   export: "导出", target: "目标", exporting: "写出中 …", download: "保存",
   live: "实时", liveHint: "跟随运行中的 cotenant serve：队列、驻留、账本、换入换出、SLO。", notServing: "当前没有跟随网关。", noGateway: "没有指定网关。", noGatewayHint: "启动此页面时指定一个运行中的网关：",
   queue: "队列", residency: "驻留", ledger: "账本", state: "状态", slo: "SLO", replica: "副本", heldOf: "{capacity} 中已占 {held}",
