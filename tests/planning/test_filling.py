@@ -62,14 +62,15 @@ def test_a_model_without_a_way_has_no_filling() -> None:
     assert fill(one, 2, (inf,))[1] is None
 
 
-def test_what_is_known_already_is_never_made_worse() -> None:
+def test_a_search_with_an_aim_ends_there() -> None:
     one = drawn(62, 2, 1)
-    known = place_exactly(one)
-    assert known is not None
-    again = place_exactly(replace(one, contention=False), start=known)
-    assert again is not None
-    assert again.objective_value <= known.objective_value + 1e-6
-    assert again.lower_bound <= again.objective_value + 1e-6
+    cheapest = place_exactly(replace(one, contention=False))
+    assert cheapest is not None
+    strict = place_exactly(one, aim=cheapest.objective_value)
+    assert strict is not None
+    assert len(strict.assignments) == 62
+    assert strict.lower_bound <= strict.objective_value + 1e-6
+    assert place_exactly(one, aim=strict.objective_value) == strict
 
 
 def test_a_dive_ends_where_a_pattern_stands_on_one_card_and_a_half() -> None:

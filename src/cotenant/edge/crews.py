@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,9 @@ class Processes:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._members, mp_context=get_context("spawn"), initializer=_calm)
         try:
-            yield from self._pool.map(function, items)
+            for found in self._pool.map(function, items):
+                yield found
+                gc.freeze()  # what came stays, and a collector of cycles that walks it again and again finds none
         except BrokenExecutor:
             raise SolverError(
                 "a process that helped to plan was ended (out of memory?)", hint="allow it more memory"
@@ -49,6 +52,7 @@ class Processes:
         """Let them go; what is not begun is left."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+            gc.unfreeze()
 
 
 def _calm() -> None:

@@ -10,7 +10,7 @@ turn, and what comes out is the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -21,6 +21,7 @@ from cotenant.planning.partition import trimmed
 from cotenant.planning.problem import Assignment, Candidate, Card, Placement, Problem
 from cotenant.planning.relaxation import Relaxation
 from cotenant.planning.resource_bound import resource_bound, resource_prices
+from cotenant.planning.seated import patterns_of
 from cotenant.planning.seating import Space, Unseated, assignments_of, seat_patterns
 from cotenant.planning.sites import Pattern, seats_of, sites_of
 
@@ -61,20 +62,21 @@ def improve_by_blocks(
     return search.assignments
 
 
+Chosen = tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]
+"""By model of a part: which of its ways, and the cards of each replica, in the part's numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """A part as it was drawn: `models` and `usable` are the whole problem's numbers of its own, `cards` are
-    emptied, and what it finds must cost `most` or less."""
+    emptied, and what it finds must cost `most` or less. `start` is what was there."""
 
     problem: Problem
     models: tuple[int, ...]
     cards: frozenset[int]
     usable: tuple[int, ...]
     most: float
-
-
-Chosen = tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]
-"""By model of a part: which of its ways, and the cards of each replica, in the part's numbers."""
+    start: Chosen
 
 
 class _Blocks:
@@ -122,9 +124,17 @@ class _Blocks:
         models = sorted({request for card in cards for request in self._on[card]})
         cost = self._weight(cards)
         usable = sorted({*cards, *self._unused(models, cost, taken)})
+        number = {card: place for place, card in enumerate(usable)}
         return _Part(
-            part_of(self._problem, models, usable), tuple(models), frozenset(cards), tuple(usable), cost - step
+            part_of(self._problem, models, usable), tuple(models), frozenset(cards), tuple(usable), cost - step,
+            tuple(self._as_chosen(request, number) for request in models),
         )  # fmt: skip
+
+    def _as_chosen(self, request: int, number: Mapping[int, int]) -> tuple[int, tuple[tuple[int, ...], ...]]:
+        """What a model has now, on cards of these numbers."""
+        one = self._chosen[request]
+        way = _place_of(one.candidate, self._problem.candidates[request])
+        return way, tuple(tuple(number[card] for card in group) for group in one.cards)
 
     def _take(self, chosen: Chosen, part: _Part) -> None:
         """What a part found, in this problem's numbers, instead of what was on its cards."""
@@ -214,25 +224,34 @@ def _bare(way: Candidate, place: int) -> Candidate:
 
 def _solved(drawn: _Part) -> Chosen | None:
     """Ways and cards that cost `most` or less, or None where none was found."""
-    found = _placed(drawn.problem, drawn.most)
+    ways = drawn.problem.candidates
+    start = tuple(
+        Assignment(mine[way], cards) for mine, (way, cards) in zip(ways, drawn.start, strict=True)
+    )  # fmt: skip
+    found = _placed(drawn.problem, start, drawn.most)
     if found is None:
         return None
-    ways = drawn.problem.candidates
     by_model = {one.candidate.request: one for one in found}
     return tuple(
-        (next(place for place, way in enumerate(ways[model]) if way is by_model[model].candidate),
-         by_model[model].cards)
-        for model in range(len(ways))
-    )  # fmt: skip
+        (_place_of(by_model[model].candidate, mine), by_model[model].cards) for model, mine in enumerate(ways)
+    )
 
 
-def _placed(part: Problem, most: float) -> tuple[Assignment, ...] | None:
+def _place_of(way: Candidate, ways: Sequence[Candidate]) -> int:
+    return next(place for place, each in enumerate(ways) if each is way)
+
+
+def _placed(part: Problem, start: tuple[Assignment, ...], most: float) -> tuple[Assignment, ...] | None:
+    """By relaxation and dive. The relaxation knows the patterns that were there, so its prices are near from the
+    first round on."""
     if resource_bound(part) > most + _TOLERANCE:
         return None
     space = Space(part, sites_of(part), seats_of(part))
     total = sum(site.weight * len(site.cards) for site in space.sites)
     relaxation = Relaxation(part, space.sites, space.seats, missing=total + 1.0)
-    relaxed = relaxation.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES)
+    known = patterns_of(space, Placement(start, 0.0, 0.0, None, proven=False))
+    relaxation.add(pattern for _, pattern in known or ())
+    relaxed = relaxation.solve(rounds=_GENERATIONS, limit=_SEARCH_NODES, most=most + _TOLERANCE)
     if relaxed.prices.bound > most + _TOLERANCE:
         return None
     counts = _dived(space, relaxation, most)

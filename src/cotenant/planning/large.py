@@ -1,7 +1,7 @@
 """Fleets of more models than a proof reaches: cards filled one after another, then better parts, under a bound.
 
 1  a bound: the relaxation's to `MOST_AT_ONCE` models, that of memory beyond, which is near then
-2  `filling` by the worth that the bound's prices give, several passes, or a placement that is known already
+2  `filling` by the worth that the bound's prices give, several passes
 3  parts solved anew by relaxation and dive (`blocks`), where a good deal is left to gain
 4  where the bound is a step or two away, a proof (`proof`)
 """
@@ -44,7 +44,7 @@ LISTING_NODES = 30_000
 NEAR_STEPS = 2
 PASSES = (30, 6)  # of filling: up to `MOST_AT_ONCE`, and beyond
 PARTS = ((60, 8), (80, 2))  # (models in a part, parts)
-PATIENCE = 2  # looks at each model that gain nothing, where a placement was known: no more
+PATIENCE = 2  # looks at each model that gain nothing, where there is an aim: no more
 PROGRAMS = 24  # parts solved by integer programs at last
 IDLE = 6  # of them in a row that gain nothing: no more
 NEAR = 0.0095  # of the cost: no programs where the bound is nearer
@@ -52,22 +52,22 @@ ENOUGH = 0.005  # of the cost: nearer to the bound, parts gain little
 _TOLERANCE = 1e-6
 
 
-def place_large(problem: Problem, start: Placement | None = None) -> Placement | None:
+def place_large(problem: Problem, aim: float | None = None) -> Placement | None:
     """The best placement found of all models, cost first, with its bound and gap; None when none was found.
 
-    `start` is a placement that is known already.
+    `aim` is a cost that need not be beaten: the search ends there, and is short where it does not get there soon.
     """
-    search = _Search(problem)
+    search = _Search(problem, aim)
     if len(problem.names) <= MOST_AT_ONCE:
         search.relax()
     if search.is_impossible:
         return None
-    search.fill(start)
+    search.fill()
     if search.best is None:
         search.take(search.dived())
     if search.best is None:
         return None
-    search.improve(known=start is not None)
+    search.improve()
     search.prove()
     return search.placement()
 
@@ -75,6 +75,7 @@ def place_large(problem: Problem, start: Placement | None = None) -> Placement |
 @dataclass(slots=True)
 class _Search:
     problem: Problem
+    aim: float | None
     space: Space = field(init=False)
     searches: list[PatternSearch] = field(init=False)
     weights: list[float] = field(init=False)
@@ -115,13 +116,11 @@ class _Search:
         self.prices = self.relaxation.solve(rounds=self.rounds, limit=SEARCH_NODES).prices
         self.bound = max(self.bound, rounded_up(self.prices.bound, self.weights))
 
-    def fill(self, start: Placement | None) -> None:
-        """The best of what is known and what filling finds; greedy where that finds nothing."""
-        known = None if start is None else patterns_of(self.space, start)
+    def fill(self) -> None:
+        """What filling finds; greedy where that is nothing."""
         worth = self.prices.models if self.prices is not None else resource_prices(self.problem)
         passes = PASSES[len(self.problem.names) > MOST_AT_ONCE]
         found = filled(self.space, self.searches, worth, passes=passes, enough=self.enough)
-        self.take(known)
         self.take(found)
         if self.best is None:
             self.take(patterns_of(self.space, place_greedily(self.problem)))
@@ -134,7 +133,8 @@ class _Search:
     @property
     def enough(self) -> float:
         """The cost at which a search may end."""
-        return self.bound / (1 - ENOUGH) if self.prices is None else self.bound
+        least = self.bound / (1 - ENOUGH) if self.prices is None else self.bound
+        return least if self.aim is None else max(least, self.aim)
 
     def take(self, seated: Seated | None) -> None:
         """Keep it where it is the cheapest yet."""
@@ -155,11 +155,11 @@ class _Search:
         seated = seat_patterns(self.space, trimmed(self.space, counts), {})
         return None if isinstance(seated, Unseated) else seated
 
-    def improve(self, *, known: bool) -> None:
-        """Parts solved anew until the cost is near the bound; where nothing was `known`, from another start too,
-        then by programs."""
-        self._improve_parts(self.best, patience=PATIENCE if known else inf)
-        if known or self.cost <= self.near + _TOLERANCE:
+    def improve(self) -> None:
+        """Parts solved anew until the cost is near the bound; without an aim from another start too, then by
+        programs."""
+        self._improve_parts(self.best, patience=inf if self.aim is None else PATIENCE)
+        if self.aim is not None or self.cost <= self.near + _TOLERANCE:
             return
         if self.relaxation is None or self.prices is None:
             return
@@ -182,7 +182,7 @@ class _Search:
     def prove(self) -> None:
         """Look at all that is cheaper, where that is a step or two."""
         step = step_of(self.weights)
-        if self.prices is None or self.cost - self.bound > NEAR_STEPS * step + _TOLERANCE:
+        if self.aim is not None or self.prices is None or self.cost - self.bound > NEAR_STEPS * step + _TOLERANCE:
             return
         proof = Proof(self.space, self.prices, step, self.total, self.best, self.bound)
         proof.prove(LISTING_NODES)

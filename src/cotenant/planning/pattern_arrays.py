@@ -18,9 +18,9 @@ def compiled() -> Any:
         from numba.extending import register_jitable
     except ImportError:
         return None
-    from cotenant.planning import loading, pattern_core
+    from cotenant.planning import loading, pattern_core, pattern_times
 
-    for function in (*pattern_core.USED, loading.may_join):
+    for function in (*pattern_core.USED, loading.may_join, pattern_times.time_cell):
         register_jitable(function)
     return njit(pattern_core.search, cache=True, error_model="numpy")
 
@@ -72,13 +72,25 @@ class PatternArrays:
         limit: int,
         every: bool,
         tight: bool,
+        minds: bool,
         most: int,
     ) -> tuple[list[Chosen], float, int, bool]:
         """(what `PatternSearch` would choose, most, nodes, complete)."""  # fmt: skip
         import numpy as np
 
         places, options, ends, most, nodes, complete = core(
-            *self._given, np.asarray(values, np.float64), least, room, load, unit, floor, limit, every, tight, most
+            *self._given,
+            np.asarray(values, np.float64),
+            least,
+            room,
+            load,
+            unit,
+            floor,
+            limit,
+            every,
+            tight,
+            minds,
+            most,
         )
         seats = [(self._seats[one], self._options[other]) for one, other in zip(places, options, strict=True)]
         chosen, start = [], 0

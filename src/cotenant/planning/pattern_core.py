@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cotenant.planning.loading import may_join
+from cotenant.planning.pattern_times import TIME_CELLS, TIME_UNIT, time_cell
 
 _EPSILON = 1e-9
 
@@ -37,6 +38,7 @@ def search(
     limit: int,
     every: bool,
     tight: bool,
+    minds: bool,
     processes: int,
 ) -> Any:
     """(places and options of the patterns found, one after the other; where each ends; most; nodes; complete).
@@ -47,6 +49,8 @@ def search(
     order, first, last, places = _ordered(group_start, place_seat, place_claim, values, least)
     count = len(order)
     bounds = _bounds(order, first, last, places, place_seat, place_claim, values, room, unit)
+    times = _times(order, first, last, places, place_seat, option_start, option_busy, values, minds)
+    most_time = times.shape[1] - 1
     frames = np.zeros((9, count + 2), np.int64)  # what each depth has come to
     at_index, at_place, at_option, rooms = frames[0], frames[1], frames[2], frames[3]
     chosen_place, chosen_option, claims, overshoots = frames[4], frames[5], frames[6], frames[7]
@@ -85,11 +89,11 @@ def search(
         # find the next child of this depth
         index, place, option = at_index[depth], at_place[depth], at_option[depth]
         value, left, busy, cap = worths[depth], rooms[depth], busies[depth], caps[depth]
-        cells = left // unit
+        cells, spell = left // unit, time_cell(cap - busy, most_time)
         descend = False
         while index < count:
             if place < 0:
-                if value + bounds[index, cells] < floor or nodes > limit:
+                if value + min(bounds[index, cells], times[index, spell]) < floor or nodes > limit:
                     break
                 group = order[index]
                 if blocked[group] > 0 or alone_taken > 0 or (alone[group] and depth > 0):
@@ -116,6 +120,10 @@ def search(
                         and option_processes[option] <= free[depth]
                         and busy + option_busy[option] <= both + _EPSILON
                         and value + worth + bounds[index + 1, (left - claim) // unit] >= floor
+                        and value
+                        + worth
+                        + times[index + 1, time_cell(both - busy - option_busy[option], most_time)]
+                        >= floor
                         and (
                             not tight or may_join(claims, overshoots, depth, claim, option_overshoot[option], load)
                         )
@@ -237,5 +245,42 @@ def _bounds(
     return bounds
 
 
-USED = (_longer, _ordered, _bounds)
+def _times(
+    order: Any,
+    first: Any,
+    last: Any,
+    places: Any,
+    place_seat: Any,
+    option_start: Any,
+    option_busy: Any,
+    values: Any,
+    minds: bool,
+) -> Any:
+    """times[j, cells] is the most that groups j.. can be worth in that many cells of busy share; the last cell is
+    for all that is more, and has no bound."""
+    if not minds:
+        return np.full((len(order) + 1, 1), np.inf)
+    cells = TIME_CELLS
+    times = np.zeros((len(order) + 1, cells + 1), np.float64)
+    times[len(order), cells] = np.inf
+    for index in range(len(order) - 1, -1, -1):
+        for cell in range(cells + 1):
+            times[index, cell] = times[index + 1, cell]
+        least = cells
+        for place in range(first[index], last[index]):
+            here = places[place]
+            busy = np.inf
+            for option in range(option_start[here], option_start[here + 1]):
+                busy = min(busy, option_busy[option])
+            taken, value = int(busy * TIME_UNIT), values[place_seat[here]]
+            if taken < least:  # else a seat worth no less takes no more
+                least = taken
+                for cell in range(taken, cells):
+                    worth = times[index + 1, cell - taken] + value
+                    if worth > times[index, cell]:
+                        times[index, cell] = worth
+    return times
+
+
+USED = (_longer, _ordered, _bounds, _times)
 """What is compiled with `search`."""

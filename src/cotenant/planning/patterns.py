@@ -5,9 +5,10 @@
                 places for; at most one seat a model; apart, alone; contention within each slack
 
 The bound at depth j is the optimum of the plain multiple-choice knapsack over models from j on in what is left,
-with claims rounded down to a grid: never below the truth, so nothing worth more is pruned.
-Rounding may only make the search longer, never its answer wrong. A search that exhausts its work limit returns
-that bound instead of the maximum.
+with claims rounded down to a grid: never below the truth, so nothing worth more is pruned. Where somebody's SLO
+minds neighbours, the same knapsack over busy shares is a second bound, in what the most impatient of those chosen
+leaves. Rounding may only make the search longer, never its answer wrong. A search that exhausts its work limit
+returns the first bound instead of the maximum.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, Literal
 
 from cotenant.planning.loading import may_join
 from cotenant.planning.pattern_arrays import PatternArrays, compiled
+from cotenant.planning.pattern_times import TIME_CELLS, TIME_UNIT, time_cell
 from cotenant.planning.problem import Problem
 from cotenant.planning.sites import Pattern, Seat, Site, pattern_of
 
@@ -75,6 +77,8 @@ class PatternSearch:
         self._load = where.load_bytes
         overshoots = (each[3] for seats in self._places.values() for *_, options in seats for each in options)
         self._tight = self._room + max(overshoots, default=0) > self._load  # else every order of starts does
+        patience = (each[2] for seats in self._places.values() for *_, options in seats for each in options)
+        self._minds = any(one < inf for one in patience)
         self._against = {request: bits_against(problem, request) for request in self._places}
         self._arrays: PatternArrays | None = None
 
@@ -129,6 +133,28 @@ class PatternSearch:
         rows.reverse()
         return rows
 
+    def _times(self, groups: list[Group]) -> list[Any]:
+        """times[j][cells] is the most that groups j.. can be worth in that many cells of busy share; the last cell
+        is for all that is more, and has no bound."""
+        import numpy as np
+
+        if not self._minds:
+            return [(inf,)] * (len(groups) + 1)
+        row = np.zeros(TIME_CELLS + 1)
+        row[-1] = inf
+        rows = [row.data]
+        for _, seats, _, _ in reversed(groups):
+            following, row = row, row.copy()
+            least = TIME_CELLS
+            for value, _, _, options in seats:
+                taken = int(min(each[1] for each in options) * TIME_UNIT)
+                if taken < least:  # else a seat worth no less takes no more
+                    least = taken
+                    np.maximum(row[taken:-1], following[: TIME_CELLS - taken] + value, out=row[taken:-1])
+            rows.append(row.data)
+        rows.reverse()
+        return rows
+
     def _search(
         self, values: Sequence[float], floor: float, limit: int, *, every: bool, alone: bool = False
     ) -> Found:
@@ -139,7 +165,8 @@ class PatternSearch:
             return self._compiled(core, values, floor, limit, every=every, alone=alone)
         listed = values if isinstance(values, list) else list(map(float, values))
         groups = self._groups(listed, -1.0 if every else _EPSILON)
-        bounds = self._bounds(groups)
+        bounds, times = self._bounds(groups), self._times(groups)
+        most_time = len(times[0]) - 1
         unit, count, tight, most_loaded = self._unit, len(groups), self._tight, self._load
         most_processes = self._sites[self._site].most_processes
         found: list[Chosen] = []
@@ -156,14 +183,14 @@ class PatternSearch:
                 found.append(chosen)
                 if not every:
                     floor = value + _EPSILON
-            cells = room // unit
+            cells, spell = room // unit, time_cell(cap - busy, most_time)
             for index in range(start, count):
-                if value + bounds[index][cells] < floor or nodes > limit:
+                if value + min(bounds[index][cells], times[index][spell]) < floor or nodes > limit:
                     return
                 _, seats, bit, against = groups[index]
                 if mask & against:
                     continue
-                following = bounds[index + 1]
+                following, later = bounds[index + 1], times[index + 1]
                 for worth, claim, seat, options in seats:
                     if claim > room or value + worth + following[(room - claim) // unit] < floor:
                         continue
@@ -172,6 +199,8 @@ class PatternSearch:
                         if claim > room or processes > left or busy + work > both + _EPSILON:
                             continue
                         if value + worth + following[(room - claim) // unit] < floor:
+                            continue
+                        if value + worth + later[time_cell(both - busy - work, most_time)] < floor:
                             continue
                         if tight and not may_join(claims, overs, len(claims), claim, over, most_loaded):
                             continue
@@ -197,7 +226,8 @@ class PatternSearch:
             self._arrays = PatternArrays(self._places, self._against, len(self._problem.names))
         chosen, most, nodes, complete = self._arrays.search(
             core, values, least=-1.0 if every else _EPSILON, room=self._room, load=self._load, unit=self._unit,
-            floor=floor, limit=limit, every=every, tight=self._tight, most=self._sites[self._site].most_processes,
+            floor=floor, limit=limit, every=every, tight=self._tight, minds=self._minds,
+            most=self._sites[self._site].most_processes,
         )  # fmt: skip
         return Found(self._patterns(chosen, alone), most, nodes, complete)
 

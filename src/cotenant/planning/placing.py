@@ -46,26 +46,26 @@ PARTS = 24
 _TOLERANCE = 1e-6
 
 
-def place_exactly(problem: Problem, *, optional: bool = False, start: Placement | None = None) -> Placement | None:
+def place_exactly(problem: Problem, *, optional: bool = False, aim: float | None = None) -> Placement | None:
     """The best placement with its bound, or None when none was found (never with `optional`).
 
     With `optional`, as many models as possible are placed, those of the highest priority first. Orders that do not
     begin with the cost, and models that may stay out, go to the compact program (`packing`) as far as it reaches.
-    `start` is a placement of the same problem that is known already; small fleets need none.
+    `aim` is a cost that need not be beaten: of large fleets the search ends there.
     """
     if optional or problem.objective[0] != "cost":
         found = place_compactly(problem, optional=optional)
     else:
-        found = place_by_patterns(problem, start)
+        found = place_by_patterns(problem, aim)
     return None if found is None else with_own_steps(problem, found)
 
 
-def place_by_patterns(problem: Problem, start: Placement | None = None) -> Placement | None:
+def place_by_patterns(problem: Problem, aim: float | None = None) -> Placement | None:
     """The best placement of all models, cost first, with its bound and gap; None when none was found."""
     if not problem.cards or not all(problem.candidates) or is_short(problem):
         return None
     if len(problem.names) > QUICK_MODELS:
-        return place_large(problem, start)
+        return place_large(problem, aim)
     own = of_own_steps(problem)
     if own is problem:
         return _place_small(problem, place_greedily(problem))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from cotenant.planning.patterns import Found, PatternSearch
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _SMOOTHING = 0.5
 _EPSILON = 1e-7
 _WHOLE = 1e-6
-_DIVE_ROUNDS = 10
+_DIVE_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +145,14 @@ class Relaxation:
             )  # fmt: skip
         return len(self._patterns) - before
 
-    def solve(self, *, rounds: int, limit: int) -> Relaxed:
-        """Generate until no pattern pays, or `rounds` or `limit` nodes are spent."""
+    def solve(self, *, rounds: int, limit: int, most: float = inf) -> Relaxed:
+        """Generate until no pattern pays, `rounds` or `limit` nodes are spent, or the bound reaches `most`."""
         models = len(self._problem.names)
         best = Prices((0.0,) * models, (0.0,) * len(self._sites), 0.0)
         value, turn = 0.0, 0
         for turn in range(1, rounds + 1):
             value, pi, mu = self._solve_master()
-            if best.bound >= value - _EPSILON or self.nodes > limit:
+            if best.bound >= min(value, most) - _EPSILON or self.nodes > limit:
                 break
             between = best.bound > 0 and turn > 1
             weight = _SMOOTHING if between else 0.0

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from cotenant.domain.fleet import Fleet
 from cotenant.planning.candidates import all_ways
 from cotenant.planning.cards import cards_of
 from cotenant.planning.greedy import place_greedily
-from cotenant.planning.placing import place_exactly
+from cotenant.planning.placing import QUICK_MODELS, place_exactly
 from cotenant.planning.problem import Candidate, Placement, Problem
+from cotenant.planning.seated import told_against
+from cotenant.planning.sites import is_patient
 from cotenant.planning.ways import Ways
 
 Progress = Callable[[str], None]
@@ -64,22 +65,34 @@ def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, st
     nothing = Solved(fleet, ways, problem, Placement((), 0.0, 0.0, None, proven=False), None, feasible=False)
     if not nearest and not all(problem.candidates):
         return nothing
-    strict = place_exactly(problem)
     if strictly:
+        strict = place_exactly(problem)
         return nothing if strict is None else Solved(fleet, ways, problem, strict, strict, feasible=True)
     relaxed = replace(problem, contention=False)
-    patient = all(way.slack == inf for each in problem.candidates for way in each)  # nobody is slowed too much
-    cheapest = strict if patient and strict is not None else place_exactly(relaxed, start=strict) or strict
+    cheapest, strict = _cheapest_and_strict(problem, relaxed)
     if cheapest is None and not nearest:
         return nothing
     if cheapest is None:
         most = place_exactly(relaxed, optional=True) or Placement((), 0.0, 0.0, None, proven=False)
         return Solved(fleet, ways, relaxed, most, None, feasible=False)
     if strict is not None and strict.objective_value <= cheapest.objective_value + 1e-6:
-        bound = min(cheapest.lower_bound, strict.objective_value)
-        strict = replace(strict, lower_bound=bound, gap=cheapest.gap, proven=cheapest.proven)
+        strict = told_against(strict, min(cheapest.lower_bound, strict.objective_value))
         return Solved(fleet, ways, problem, strict, strict, feasible=True)
     return Solved(fleet, ways, relaxed, cheapest, strict, feasible=True)
+
+
+def _cheapest_and_strict(problem: Problem, relaxed: Problem) -> tuple[Placement | None, Placement | None]:
+    """(the cheapest placement, the cheapest in which every SLO holds beside busy neighbours). Beyond a proof the
+    cheapest is looked for first and longest: whoever is asked to keep every SLO too has its cost to aim at."""
+    if is_patient(problem):
+        strict = place_exactly(problem)
+        return strict, strict
+    if len(problem.names) <= QUICK_MODELS:
+        strict = place_exactly(problem)
+        return place_exactly(relaxed) or strict, strict
+    cheapest = place_exactly(relaxed)
+    strict = None if cheapest is None else place_exactly(problem, aim=cheapest.objective_value)
+    return cheapest, strict
 
 
 def is_feasible(fleet: Fleet) -> bool:
