@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import Plan, ReplicaPlan, Turns
+from cotenant.engines.hosting import hosting_of
 from cotenant.report.bars import colour
 from cotenant.report.card_text import print_cards
 from cotenant.report.grid import Grid, print_table, table
@@ -293,5 +294,18 @@ def _print_commands(plan: Plan, owners: dict[str, int], console: Console) -> Non
             console.print(replica.command_line, style=colour(owners[replica.id]), soft_wrap=True)
             for line in _to_sleep(plan, replica):
                 console.print(line, style="dim", soft_wrap=True)
+    for sentence in _who_listens(plan):
+        print_paragraph(console, sentence, style="dim", indent=0)
     if nodes:
         console.print()
+
+
+def _who_listens(plan: Plan) -> list[str]:
+    """Engines that others can reach unless they are told otherwise, and how to tell them."""
+    hosts = {name: hosting_of(name) for name in sorted({replica.engine for replica in plan.replicas})}
+    return [
+        f"As it stands {name} answers on every interface; "
+        f"{' '.join(host.listening('127.0.0.1'))} keeps it to this machine."
+        for name, host in hosts.items()
+        if host.open_unless_told
+    ]
