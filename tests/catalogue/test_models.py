@@ -178,3 +178,10 @@ def test_a_look_up_is_quick() -> None:
     find_entry("meta-llama/Llama-3.1-8B-Instruct")
     find_entry("no-such/model")
     assert time.perf_counter() - started < 0.5  # 15 ms on an idle machine; slow runners get room
+
+
+def test_an_alias_is_found_without_its_owner() -> None:
+    """A file is called after what it was made of: Qwen3.6-27B-Q4_K_M.gguf."""
+    entry = find_entry("Qwen3.6-27B")
+    assert entry is not None
+    assert entry is find_entry("Qwen/Qwen3.6-27B")

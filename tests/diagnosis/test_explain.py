@@ -425,3 +425,33 @@ def test_a_draft_and_a_projector_of_the_log_are_in_the_prediction() -> None:
     assert share.terms["kv_cache"].predicted == Interval.exact(4096 * MIB)
     unknown = _explained(text.replace("DRAFT", "/x/nobody-knows-this.gguf"))
     assert any("it is not in the prediction" in sentence for sentence in unknown.assumed)
+
+
+def test_prediction_layers_of_the_log_are_in_the_prediction_with_their_own_cache_types() -> None:
+    text = (
+        "I   - CUDA0   : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)\n"
+        "I srv    load_model: loading model '/data/Qwen3.6-27B-Q4_K_M.gguf'\nI llama_context: n_seq_max     = 1\n"
+        "I llama_context: n_ctx         = 131072\nI llama_context: n_rs_seq      = 3\n"
+        "I load_tensors:        CUDA0 model buffer size = 15386.94 MiB\n"
+        "I llama_kv_cache: size = 8192.00 MiB (131072 cells,  16 layers,  1/1 seqs), K (f16): 4096.00 MiB, "
+        "V (f16): 4096.00 MiB\nI sched_reserve:      CUDA0 compute buffer size =   512.00 MiB\n"
+        "I srv    load_model: creating MTP draft context against the target model 'x'\n"
+        "I llama_context: constructing llama_context\nI llama_context: n_rs_seq      = 0\n"
+        "I llama_kv_cache: size =  272.00 MiB (131072 cells,   1 layers,  1/1 seqs), K (q8_0):  136.00 MiB, "
+        "V (q8_0):  136.00 MiB\nI allocating 1001.02 MiB on device 0: cudaMalloc failed: out of memory\n"
+    )
+    found = _explained(text)
+    assert found.measurement.gpu == "NVIDIA GeForce RTX 3090"
+    cache = found.shares[0].terms["kv_cache"].predicted
+    assert cache is not None
+    states = 4 * 149.625 * MIB  # one and three to roll back
+    assert cache.value == pytest.approx((8192 + 272) * MIB + states, rel=1e-3)
+
+
+def test_what_is_so_already_is_not_advised() -> None:
+    text = (
+        "llama_context: n_ctx         = 4096\nllama_kv_cache: size = 68.00 MiB (4096 cells, 16 layers, 1/1 seqs), "
+        "K (q8_0): 34.00 MiB, V (q8_0): 34.00 MiB\nallocating 1001.02 MiB on device 0: cudaMalloc failed: out of memory\n"
+    )
+    assert not any("cache-type" in one for one in _explained(text).advice)
+    assert any("cache-type" in one for one in _explained(text.replace("q8_0", "f16")).advice)

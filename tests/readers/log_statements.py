@@ -73,6 +73,7 @@ STATEMENTS = (
     Statement(_L, "2026", "reserve_compute_meta:      CUDA0 compute buffer size =   248.10 MiB", {"compute_buffer_mib": 248.1}),
     Statement(_L, "all", "  Device 0: NVIDIA GeForce RTX 3090, compute capability 8.6, VMM: yes, VRAM: 24123 MiB", {"device_total_mib": 24123}),
     Statement(_L, "2025 on", "llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23871 MiB free", {"device_free_mib": 23871}),
+    Statement(_L, "May 2026 on", "0.00.228.419 I   - CUDA0   : NVIDIA GeForce RTX 3090 (24123 MiB, 23755 MiB free)", {"device_total_mib": 24123, "device_free_mib": 23755}),
     Statement(_I, "ik_llama.cpp", "llama_model_loader: using device CUDA0 - 23871 MiB free", {"device_free_mib": 23871}),
     Statement(_I, "ik_llama.cpp", "llama_new_context_with_model: KV self size = 1152.00 MiB, K-only (f16): 1152.00 MiB; independent V-cache: not used", {"kv_cache_mib": 1152.0, "k_mib": 1152.0}),
     Statement(_I, "ik_llama.cpp", "llama_new_context_with_model: KV self indexer size =  122.00 MiB (f16)", {"kv_cache_mib": 122.0}),
@@ -88,6 +89,7 @@ STATEMENTS = (
     Statement(_L, "all", "ggml_aligned_malloc: insufficient memory (attempted to allocate 9216.00 MB)", {"asked_gib": 9.0}, "out_of_host_memory"),
     # Ollama
     Statement(_O, "0.5.8 to 0.11", 'time=2025-05-01T10:00:00.000Z level=INFO source=ggml.go:351 msg="model weights" buffer=CUDA0 size="4.1 GiB"', {"model_buffer_mib": 4198.4}),
+    Statement(_O, "0.5.8 to 0.9", 'time=2025-07-18T14:50:58.130Z level=INFO source=ggml.go:672 msg="compute graph" backend=CUDA0 buffer_type=CUDA0 size="1.1 GiB"', {"compute_buffer_mib": 1126.4}),
     Statement(_O, "0.11 to 0.24", 'time=2026-01-01T10:00:00.000Z level=INFO source=device.go:240 msg="model weights" device=CUDA0 size="4.1 GiB"', {"model_buffer_mib": 4198.4}),
     Statement(_O, "0.3.14", 'time=2024-10-20T10:00:00.000Z level=INFO source=types.go:123 msg="inference compute" id=GPU-1 library=cuda variant=v12 compute=8.6 driver=12.4 name="NVIDIA GeForce RTX 3090" total="23.7 GiB" available="23.4 GiB"', {"gpu_mem_gib": 23.7, "free_gib": 23.4}),
     Statement(_O, "0.13 to 0.32", 'time=2026-01-01T10:00:00.000Z level=INFO source=types.go:42 msg="inference compute" id=GPU-1 filter_id="" library=CUDA compute=8.6 name=CUDA0 description="NVIDIA GeForce RTX 3090" libdirs=ollama,cuda_v13 driver=13.0 pci_id=0000:01:00.0 type=discrete total="24.0 GiB" available="23.4 GiB"', {"gpu_mem_gib": 24.0, "free_gib": 23.4}),

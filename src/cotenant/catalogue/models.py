@@ -100,6 +100,11 @@ def _by_short_name(wanted: str) -> ModelEntry | None:
     if "/" in wanted:
         return None
     hits = [name for spelled, name in _names().items() if spelled.partition("--")[2] == wanted]
+    quoted = f"/{json.dumps(wanted)[1:]}".encode()
+    hits = hits or [
+        name for name, text in _texts().items()
+        if quoted in text and any(known.lower().endswith(f"/{wanted}") for known in _read(name).aliases)
+    ]  # fmt: skip
     return _read(hits[0]) if len(hits) == 1 else None
 
 

@@ -78,7 +78,20 @@ def cause(found: Measurement, predicted: Estimate | None) -> Cause:
         advice = _IN_FLIGHT.get(found.engine, advice)
     elif failure.kind == "unbalanced":
         advice = ("cards that nothing else uses", "SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=false")
-    return Cause(failure.kind, sentence, shortfall, _wider(advice, found), loading)
+    return Cause(failure.kind, sentence, shortfall, _wider(_not_yet_done(advice, found), found), loading)
+
+
+def _not_yet_done(advice: tuple[str, ...], found: Measurement) -> tuple[str, ...]:
+    """Without what the log shows to be so already."""
+    cache = found.first("kv_cache_mib")
+    types = {str(found.settings.get("type_k", "")), "" if cache is None else cache.labels.get("type_k", "")}
+    done = {
+        "--cache-type-k": any(name.startswith("q") for name in types),
+        "OLLAMA_KV_CACHE_TYPE": any(name.startswith("q") for name in types),
+        "--kv-cache-dtype fp8": str(found.settings.get("kv_cache_dtype", "")).startswith("fp8"),
+        "--enforce-eager": found.settings.get("enforce_eager") is True,
+    }
+    return tuple(one for one in advice if not any(so and one.startswith(words) for words, so in done.items()))
 
 
 def _beside_others(failure: Failure, predicted: Estimate | None) -> tuple[str, ...]:

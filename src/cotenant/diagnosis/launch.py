@@ -118,9 +118,15 @@ def _with_draft(
     found: Measurement, question: Question | None, draft: LoadedModel | None, assumed: list[str]
 ) -> Question | None:
     """The same question with the draft that llama.cpp loaded beside."""
-    name = found.settings.get("draft_model")
+    name, kept = found.settings.get("draft_model"), found.settings.get("n_rs_seq")
     if question is None or name is None:
-        return question
+        ahead = (
+            question is not None and isinstance(kept, int) and kept > 0
+        )  # states that prediction layers roll back
+        if question is None or not ahead or not question.model.spec.num_draft_parameters:
+            return question
+        asked = Speculation("mtp", int(kept or 0))
+        return replace(question, settings=replace(question.settings, speculation=asked))
     if draft is None:
         assumed.append(f"the draft {name} is not in the catalogue: it is not in the prediction")
         return question

@@ -50,6 +50,10 @@ def own_words(found: Measurement) -> dict[str, Setting]:
             words[theirs] = settings[ours]
     if found.engine == "llama.cpp" and len(shares := _shares(found)) > 1:
         words["tensor_split"] = ",".join(f"{share:g}" for share in shares)
+    drafted = next(found.every("kv_cache_mib", "draft"), None)
+    if found.engine == "llama.cpp" and drafted is not None:
+        told = {f"cache_{name}_draft": drafted.labels.get(name) for name in ("type_k", "type_v")}
+        words |= {name: said for name, said in told.items() if said in TYPES}
     projector = next((figure.value for figure in found.every("projector_mib", None)), None)
     if found.engine == "llama.cpp" and projector:
         words["mmproj_size"] = f"{projector:g}MiB"

@@ -13,7 +13,7 @@ _DEVICE = _WHOSE + r"\b(?P<device>[A-Z]\w{0,40}(?:\[[^\]]{0,60}\])?)\s{1,40}"
 _MIB = r"\s*=\s*(?P<{0}><N>) Mi?B"
 _SETTINGS = {
     "n_ctx": "n_ctx", "n_ctx_seq": "n_ctx_seq", "n_seq_max": "n_parallel", "n_batch": "n_batch",
-    "n_ubatch": "n_ubatch", "flash_attn": "flash_attn", "kv_unified": "kv_unified",
+    "n_ubatch": "n_ubatch", "flash_attn": "flash_attn", "kv_unified": "kv_unified", "n_rs_seq": "n_rs_seq",
 }  # fmt: skip
 _FLAGS = {
     "ctx-size": "n_ctx", "c": "n_ctx", "batch-size": "n_batch", "b": "n_batch", "ubatch-size": "n_ubatch",
@@ -59,6 +59,11 @@ LLAMA_CPP = EngineLog(
             for vendor in ("NVIDIA", "AMD")
         ),
         LogLine("VRAM: ", r"Device (?P<oom_gpu>\d+): .{1,120}?VRAM: (?P<device_total_mib><N>) MiB"),
+        LogLine(  # since May 2026, before anything is loaded
+            " MiB free)",
+            r"-\s+(?P<device>(?!CPU)\w+)\s*: (?P<gpu>.{1,80}?) \((?P<device_total_mib><N>) MiB, "
+            r"(?P<device_free_mib><N>) MiB free\)",
+        ),
         LogLine(
             "using device ",
             r"using device (?P<device>\w+)(?: \((?P<gpu>(?:[^()]|\([^()]{0,40}\)){1,80})\))?"

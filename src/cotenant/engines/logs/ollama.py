@@ -17,7 +17,9 @@ def _size(name: str) -> str:
 
 
 def _sized(what: str, name: str) -> LogLine:
-    return LogLine(what, rf"{what}\\?\"? (?:device|buffer)=(?P<device>\w+) size={_size(name)}")
+    return LogLine(
+        what, rf"{what}\\?\"? (?:device|buffer|backend)=(?P<device>\w+)(?: buffer_type=\w+)? size={_size(name)}"
+    )
 
 
 _ESTIMATES = (

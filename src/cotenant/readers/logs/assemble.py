@@ -101,8 +101,13 @@ def _was_trial(run: Run, figures: tuple[Figure, ...]) -> bool:
     return any(f.name in _POOL for f in run.figures) and not any(f.name in _POOL for f in figures)
 
 
+_OLLAMA_GRAPH = "ollama_compute_buffer_mib"
+
+
 def _ollama_buffers(figures: list[Figure]) -> list[Figure]:
     printed = {figure.name for figure in figures}
+    last = {figure.device: figure for figure in figures if figure.name == _OLLAMA_GRAPH}  # told anew as it grows
+    figures = [one for one in figures if one.name != _OLLAMA_GRAPH or one is last[one.device]]
     own = {f"ollama_{name}": name for name in _BUFFERS if name not in printed}
     return [replace(f, name=own[f.name]) if f.name in own else f for f in figures]
 
