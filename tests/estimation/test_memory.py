@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotenant.catalogue.models import find_entry
+from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import AdapterSlots, EngineSettings
 from cotenant.domain.estimate import Verdict
 from cotenant.domain.interval import Interval
@@ -63,6 +64,18 @@ def test_an_embedder_on_an_h100_as_vllm_prints_it(h100, bf16):
     assert rank.weights.bytes.value / GIB == pytest.approx(14.1062, abs=0.005)
     assert rank.kv_cache.bytes.value / GIB == pytest.approx(56.24, abs=0.3)
     assert "logits" not in rank.activations.why
+
+
+def test_v4_keeps_queries_and_outputs_of_64_heads_on_every_rank(h100):
+    """However few heads a rank has, its kernels take 64 of 512: 8,192 tokens x 64 KiB, twice."""
+    entry = find_entry("deepseek-ai/DeepSeek-V4-Flash")
+    assert entry is not None
+    model = read_model_config(entry.config, name=entry.id, task=entry.task)
+    found = estimated(
+        model, h100, find_format(model.quantization), "vllm@0.26.0", max_model_len=32768,
+        tensor_parallel_size=8, max_num_batched_tokens=8192, max_num_seqs=32,
+    )  # fmt: skip
+    assert found.per_gpu[0].activations.bytes.value > 8192 * 2 * 64 * 512 * 2
 
 
 def test_llama_8b_on_an_l4_as_vllm_prints_it(llama_8b, l4, bf16):

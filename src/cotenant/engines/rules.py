@@ -162,7 +162,8 @@ class ProfileRules:
     max_num_seqs. `compiled`: the forward pass runs compiled, so intermediates die early.
     `latent_workspace_tokens`: MLA's chunked-prefill workspace, whose up-projection is allocated in full.
     `index_workspace_rows`: rows of an indexer's workspace for each token of max_model_len, and `index_logit_bytes`
-    what its scores may take (sparse attention; it then has no workspace of the first kind).
+    what its scores may take (sparse attention; it then has no workspace of the first kind). `padded_heads`: by how
+    an architecture begins, the fewest heads that its kernels take queries and outputs of.
     `resident_logit_bytes`: kept per element of (max_num_seqs x vocabulary) for as long as the engine runs; where
     the run samples fewer rows than there are slots, `slot_logit_bytes` for each slot, and `slot_token_bytes` per
     element of (max_num_seqs x max_model_len).
@@ -186,6 +187,7 @@ class ProfileRules:
     latent_workspace_tokens: int = 0
     index_workspace_rows: int = 0
     index_logit_bytes: int = 0
+    padded_heads: tuple[str, int] = ("", 0)
     resident_logit_bytes: float = 0.0
     slot_logit_bytes: float = 0.0
     slot_token_bytes: float = 0.0

@@ -199,6 +199,10 @@ def _layer_bytes(
     stream = (2 if rules.compiled and not settings.enforce_eager else 3) * widths.hidden
     stream += 3 * (widths.streams - 1) * widths.hidden  # old, new, and the buffer that drafts read
     attention = stream + 2 * widths.attention + widths.output
+    begins, heads = rules.padded_heads
+    if heads and model.architecture.startswith(begins):  # queries, the same padded, and outputs
+        wide = heads * max(group.key_width for group in model.layer_groups)
+        attention = max(attention, stream + widths.attention + 2 * wide)
     dense = stream + widths.inner * 1.5
     state = stream + 2 * widths.state
     widest = tokens * max(attention, dense, state)

@@ -152,6 +152,7 @@ def _profile_rules(release: Release) -> ProfileRules:
         latent_workspace_tokens=65536 if release >= (0, 9) else 0,
         index_workspace_rows=40,  # v1/attention/backends/mla/indexer.py, get_max_prefill_buffer_size
         index_logit_bytes=512 * MIB if release >= (0, 20) else 0,  # VLLM_SPARSE_INDEXER_MAX_LOGITS_MB
+        padded_heads=("DeepseekV4", 64),  # models/deepseek_v4/nvidia/flashmla.py, get_padded_num_q_heads
     )
 
 
