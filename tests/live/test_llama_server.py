@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant import load_model
+from cotenant import estimate, load_model
 from cotenant.domain.engine import EngineSettings, Version
 from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.engines.llama_cpp.builds import build_rules
@@ -35,6 +35,10 @@ given = json.loads(sys.argv[2])
 params = x.CommonParams()
 params.model.path, params.warmup, params.fit_params, params.verbosity = sys.argv[1], False, False, 4
 params.cpuparams.n_threads, params.n_gpu_layers, params.cache_ram_mib = 1, 0, 0
+if given.pop("draft", False):  # of itself
+    draft = params.speculative.draft
+    draft.mparams.path = sys.argv[1]
+    draft.cache_type_k = draft.cache_type_v = x.ggml_type.GGML_TYPE_Q8_0
 flash = given.pop("flash_attn", None)
 if flash is not None:
     names = x.llama_flash_attn_type
@@ -62,12 +66,17 @@ def engine(tmp_path_factory):
 
 def printed(engine: tuple[Path, Path], given: dict) -> dict[str, float]:
     """MiB of each buffer, as the server printed them."""
+    return dict(every_buffer(engine, given))
+
+
+def every_buffer(engine: tuple[Path, Path], given: dict) -> list[tuple[str, float]]:
+    """The same one by one, a draft's after the model's."""
     python, model = engine
     argv = [str(python), "-c", DRIVER, str(model), json.dumps(given)]
     lines = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     text = lines.stderr + lines.stdout
     found = re.findall(r"CPU\S*\s+(model|output|KV|compute) buffer size =\s+([\d.]+) MiB", text)
-    return {name: float(size) for name, size in found}
+    return [(name, float(size)) for name, size in found]
 
 
 @pytest.mark.parametrize(
@@ -96,3 +105,13 @@ def test_buffers_are_those_that_the_server_prints(engine, given):
     assert told["compute"] == pytest.approx(host / MIB, abs=0.02 if ours.type_k == "f16" else 0.05)
     assert told["output"] == pytest.approx(output_bytes(spec, ours) / MIB, abs=0.006)
     assert told["model"] == pytest.approx(spec.stored_bytes / MIB, abs=0.006)
+
+
+def test_a_draft_has_weights_cache_and_graph_of_its_own(engine):
+    told = every_buffer(engine, {"n_ctx": 8192, "n_parallel": 4, "draft": True})
+    options = {"c": 8192, "np": 4, "ngl": 0, "md": str(engine[1]), "ngld": 0, "ctkd": "q8_0", "ctvd": "q8_0"}
+    found = estimate(str(engine[1]), gpu="RTX-4090", engine=f"llama.cpp@b{BUILD}", options=options).host
+    sums = {name: sum(size for kind, size in told if kind == name) for name, _ in told}
+    assert found.kv_cache / MIB == pytest.approx(sums["KV"], abs=0.02)
+    assert found.weights / MIB == pytest.approx(sums["model"], abs=0.02)
+    assert found.compute / MIB == pytest.approx(sums["compute"] + sums["output"], abs=0.1)
