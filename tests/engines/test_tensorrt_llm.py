@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cotenant import estimate
 from cotenant.catalogue.gpus import find_gpu
 from cotenant.catalogue.quantization import find_format
 from cotenant.domain.engine import AdapterSlots, EngineSettings, Version
@@ -160,3 +161,9 @@ def test_mxfp4_experts_are_padded_to_128(spec):
         version=Version.parse("1.1.0"), format=find_format("mxfp4"),
     )  # fmt: skip
     assert memory.stages[0].weights.bytes.value / GIB == pytest.approx(63.52, rel=0.005)
+
+
+@pytest.mark.parametrize(("version", "built"), [("0.12", True), ("1.2", False)])
+def test_what_a_built_engine_fixes_is_said(version, built):
+    found = estimate("meta-llama/Llama-3.1-8B-Instruct", gpu="H100-80GB-SXM", engine=f"trtllm@{version}")
+    assert any("trtllm-build" in warning for warning in found.warnings) is built

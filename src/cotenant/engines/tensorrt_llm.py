@@ -234,7 +234,13 @@ _GRAPH_SIZES = (*range(1, 32), 32, 64, 128)
 def _notes(release: _Release) -> tuple[str, ...]:
     if release > NEWEST.parts:
         return (f"rules were read from TensorRT-LLM {NEWEST} and earlier; a newer version may differ",)
-    return ()
+    return (_BUILT,) if release < _TORCH_SINCE else ()
+
+
+_BUILT = (
+    "max_batch_size, max_num_tokens and max_seq_len are fixed when the engine is built (trtllm-build), with the "
+    "memory that follows from them; the pool's share is said when it starts"
+)
 
 
 def _flags(settings: EngineSettings, release: _Release) -> tuple[str, ...]:
