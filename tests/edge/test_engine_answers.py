@@ -105,3 +105,13 @@ def test_an_engine_that_is_full_is_asked_again_and_lives(gateway):
     assert (status, found["choices"][0]["finish_reason"]) == (200, "length")
     assert 2.5 < time.monotonic() - began < 10  # a second's rest after each time
     assert gateway.engines() == first
+
+
+def test_who_waits_for_a_full_engine_until_its_deadline_is_told_to_come_again(gateway):
+    gateway.stub("alpha", fail="429", times=10)
+    status, headers, found = gateway.chat("alpha", headers={"X-Request-Timeout": "2"})
+    assert (status, found["error"]["code"], found["error"]["type"]) == (429, "queue_full", "rate_limit_error")
+    assert int(headers["retry-after"]) >= 1
+    gateway.stub("alpha", fail="", times=0)
+    assert gateway.chat("alpha")[0] == 200
+    assert gateway.status()["replicas"][0]["failures"] == 0

@@ -46,7 +46,11 @@ def test_where_no_engine_of_the_plan_is_here_serve_says_how_to_get_it_and_ends(t
     assert (done.exit_code, fault["error"]) == (1, "vllm is not installed here: no vllm")
 
 
-def test_verify_says_the_same(told, tmp_path):
+def test_verify_says_the_same_before_it_starts_anything(told, tmp_path):
+    done = CliRunner().invoke(cli, ["verify", TRIO, "--quick", "--state", str(tmp_path / "state")])
+    assert done.exit_code == 1
+    assert "error: vllm is not installed here: no vllm\n" in done.stderr
+    assert not (tmp_path / "state").exists()
     with pytest.raises(InputError, match="tgi is not installed here: no text-generation-launcher") as caught:
         installed.check_program("tgi")
     assert "cotenant deploy --to compose" in caught.value.hint

@@ -19,6 +19,7 @@ from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.domain.verification import Finding, Held, ReplicaVerified, Verification
 from cotenant.edge.calibrations import keep
 from cotenant.edge.engines import programs
+from cotenant.edge.engines.installed import check_engine
 from cotenant.edge.store import data_dir
 from cotenant.edge.verifying.asked import Asked
 from cotenant.edge.verifying.devices import DeviceSource, check_hardware
@@ -42,7 +43,10 @@ def verify_plan(
         raise InputError("this plan is not feasible: there is nothing to verify", hint="see its shortfalls")
     replicas = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     urls = _urls(replicas, asked.urls)
-    check_hardware(plan, [one for one in replicas if one.id not in urls])
+    ours = [one for one in replicas if one.id not in urls]
+    for engine in sorted({one.engine for one in ours}):
+        check_engine(engine)
+    check_hardware(plan, ours)
     by_name = {one.name: one for one in requests}
     opened = {one.id: _opened(one) for one in replicas}
     subjects = [_subject(plan, one, opened[one.id], by_name.get(one.model)) for one in replicas]
