@@ -44,8 +44,8 @@ def verify_plan(
     replicas = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     urls = _urls(replicas, asked.urls)
     ours = [one for one in replicas if one.id not in urls]
-    for engine in sorted({one.engine for one in ours}):
-        check_engine(engine)
+    for name in sorted({one.engine for one in ours}):
+        check_engine(name)
     check_hardware(plan, ours)
     by_name = {one.name: one for one in requests}
     opened = {one.id: _opened(one) for one in replicas}
