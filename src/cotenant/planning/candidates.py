@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
+from math import inf
 
 from cotenant.domain.fleet import Fleet, ModelRequest
 from cotenant.estimation.compound_arrays import compiled
@@ -21,7 +22,7 @@ from cotenant.planning.sized_apart import sized_apart
 from cotenant.planning.ways import Ways, joined
 
 _COMPILE_FROM = 100  # models x offers: below, loading the compiler takes longer than it saves
-_PROVEN = 60  # models: of more, only what saves four times as much is worth a size of its own
+_PROVEN = 60  # models: of more, a size of its own costs more than fewer tokens a step save
 _BESIDE_SIZES = ("name", "priority", "pin_gpus", "apart_from", "also_serves", "spread")
 
 _ON_OFFER: IdentityCache[Ways] = IdentityCache(16_384)  # a thousand models on sixteen offers
@@ -78,7 +79,7 @@ def _wish(fleet: Fleet, pace: float = 1.0) -> Wish:
 
 def _visible(fleet: Fleet) -> float:
     """The share of a card that fewer tokens a step must save."""
-    return WORTHWHILE if is_proven_size(fleet) else 4 * WORTHWHILE
+    return WORTHWHILE if is_proven_size(fleet) else inf
 
 
 def is_proven_size(fleet: Fleet) -> bool:

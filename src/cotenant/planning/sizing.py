@@ -246,7 +246,7 @@ def _candidate(
     case: Case, split: Split, held: _Held, asked: Demand, times: Roofline, replicas: int
 ) -> Candidate:  # fmt: skip
     step = times.decode_step_s(max(1.0, asked.mean_in_service), asked.kv_needed_tokens)
-    own = case.served.reserved(split).batched_tokens
+    own = case.served.reserved(split).batched_tokens if case.step else 1
     busy = 1 - (1 - asked.busy) ** (1 / case.pace)  # the same work spread out: busy is 1 - exp(-number in service)
     return Candidate(
         request=case.number,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from cotenant.domain.demand import Demand
 from cotenant.planning.case import Case
@@ -45,7 +46,7 @@ def with_other_steps(case: Case, split: Split, found: Fewest) -> Iterator[Candid
 def _leaner(case: Case, split: Split, way: Candidate) -> Iterator[Candidate | Refusal]:
     """Of as many replicas that read fewer tokens a step, those that take visibly less than the one before."""
     least = case.visible * case.offer.gpu.cuda_bytes.value
-    if case.served.most_saved_bytes(split, case.offer.used_bytes) < least:
+    if least == inf or case.served.most_saved_bytes(split, case.offer.used_bytes) < least:
         return
     taken, claim = beside_pool_bytes(case, split, way.demand), way.claim_bytes
     for step in case.served.other_steps(split)[0]:
