@@ -168,3 +168,21 @@ def test_sigterm_leaves_no_engine_behind(stub, tmp_path):
         told.kill()
         told.wait()
     assert running(stub) == []
+
+
+def test_engines_of_a_run_that_was_killed_are_stopped_by_the_next_and_by_nobody_meanwhile(stub, tmp_path):
+    place = plan_of(tmp_path, port=(number := port()))
+    state = tmp_path / "state"
+    words = [sys.executable, "-m", "cotenant", "verify", str(place), "--state", str(state), "--quick"]
+    words += ["--engine-binary", f"llama.cpp={stub}", "--watch", "60s"]
+    told = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        engine_at(f"http://127.0.0.1:{number}", tmp_path).start()
+        with pytest.raises(InputError, match="another verification runs with the state in"):
+            cotenant.verify(str(place), quick=True, state=str(state))
+    finally:
+        told.kill()
+        told.wait()
+    assert len(running(stub)) == 1
+    assert cotenant.verify(str(place), quick=True, state=str(state)).replicas
+    assert running(stub) == []

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from cotenant.errors import FormatError, InputError
 from cotenant.readers.json_text import parse_json
@@ -161,6 +161,30 @@ def update_json(path: Path, change: Callable[[Any], Any]) -> Any:
         value = change(read_json(path))
         write_json(path, value)
     return value
+
+
+def claim(folder: Path, who: str) -> IO[str]:
+    """A folder of state as ours, until what is returned is closed or we end. Raises InputError where another
+    process (`who` says of which kind) has it, or it cannot be had. Where the system has no flock, it is always
+    ours."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = (folder / "lock").open("a+", encoding="ascii")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"cannot keep state in {folder}: {reason}", hint="give another --state folder") from None
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        pass
+    except OSError:
+        file.close()
+        raise InputError(
+            f"another {who} runs with the state in {folder}", hint="stop it, or give another --state folder"
+        ) from None
+    return file
 
 
 @contextlib.contextmanager

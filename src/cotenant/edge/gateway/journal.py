@@ -17,11 +17,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from cotenant.domain.running import EngineProcess
 from cotenant.edge.engines.calls import address
-from cotenant.edge.store import write_atomic
+from cotenant.edge.store import claim, write_atomic
 from cotenant.errors import CotenantError, InputError
 
 _NAME = "engines.json"
@@ -60,14 +60,7 @@ class Journal:
     def __init__(self, folder: Path, told: Callable[[str], None] = lambda reason: None) -> None:
         self.folder, self.told = folder, told
         self._behind = 0
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = _locked(folder / "lock")
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InputError(
-                f"cannot keep state in {folder}: {reason}", hint="give another --state folder"
-            ) from None
+        self._lock = claim(folder, "gateway")
         self._entries = {_which(entry.process): entry for entry in self._read()}
 
     def entries(self) -> tuple[Entry, ...]:
@@ -164,19 +157,3 @@ def _entry(row: Any) -> Entry:
 
 def _is_text(value: object) -> bool:
     return isinstance(value, str) and "\0" not in value
-
-
-def _locked(path: Path) -> IO[str]:
-    file = path.open("a+", encoding="ascii")
-    try:
-        import fcntl
-
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:
-        pass
-    except OSError:
-        file.close()
-        raise InputError(
-            f"another gateway runs with the state in {path.parent}", hint="stop it, or give another --state folder"
-        ) from None
-    return file

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,9 +19,10 @@ from cotenant.domain.loaded import LoadedModel
 from cotenant.domain.plan import Plan, ReplicaPlan
 from cotenant.domain.verification import Finding, Held, ReplicaVerified, Verification
 from cotenant.edge.calibrations import keep
-from cotenant.edge.engines import programs
+from cotenant.edge.engines import processes, programs
 from cotenant.edge.engines.installed import check_engine
-from cotenant.edge.store import data_dir
+from cotenant.edge.engines.strays import strays
+from cotenant.edge.store import claim, data_dir
 from cotenant.edge.verifying.asked import Asked
 from cotenant.edge.verifying.devices import DeviceSource, check_hardware
 from cotenant.edge.verifying.engine import LiveEngine, version_of
@@ -39,49 +41,63 @@ def verify_plan(
 ) -> Verification:
     """The whole campaign. Raises InputError for a plan that cannot be started here, EngineError for an engine that
     does not come up."""
+    replicas, urls = _what_runs_where(plan, asked)
+    by_name = {one.name: one for one in requests}
+    opened = {one.id: _opened(one) for one in replicas}
+    subjects = [_subject(plan, one, opened[one.id], by_name.get(one.model)) for one in replicas]
+    digest = _digest(plan, asked, urls)
+    source = DeviceSource(asked.metrics)
+    vocabulary = {name: found[0].spec.vocab_size for name, found in opened.items() if found[0] is not None}
+    silent = [subject.id for subject in subjects if subject.silent]
+    together = side_by_side(plan, replicas)
+    began = time.monotonic()
+    with _state(asked.state or data_dir() / "verify" / digest[:16]) as folder:
+        journal = FileJournal(folder / "journal.json", f"{digest}/{time.time_ns()}" if asked.fresh else digest)
+        engines = {one.id: _engine(one, urls, asked, folder, source) for one in replicas}
+        load = HttpLoad(engines, seed=asked.seed, vocabulary=vocabulary, silent=silent, sample_s=asked.sample_s)
+        try:
+            results = campaign.run(
+                subjects, engines, load, journal, asked.rules, side_by_side=together, progress=progress
+            )  # fmt: skip
+            tides = _watched(engines, asked, progress, results) if asked.watch_s and together else {}
+            versions = [_version_line(one, engines[one.id]) for one in replicas if together or one.id in urls]
+        finally:
+            for engine in engines.values():
+                engine.stop()
+        if not results.stopped:
+            journal.done()
+    found = _verification(plan, subjects, results, asked, began)
+    if asked.calibration:
+        found = replace(found, profiles=_profiles(plan, subjects, found, digest))
+    told = tuple(line for line in versions if line is not None)
+    open_questions = (*_open_questions(opened), *_unwatched(asked, together), *_unread(source, replicas))
+    return replace(
+        found, findings=(*told, *found.findings), tides=tides, warnings=(*found.warnings, *open_questions)
+    )  # fmt: skip
+
+
+def _what_runs_where(plan: Plan, asked: Asked) -> tuple[list[ReplicaPlan], dict[str, str]]:
+    """(the plan's replicas in the order of their start, addresses of those that run already). Raises InputError
+    for a plan that cannot be started here."""
     if not plan.feasible or not plan.replicas:
         raise InputError("this plan is not feasible: there is nothing to verify", hint="see its shortfalls")
     replicas = sorted(plan.replicas, key=lambda one: (one.start_order, one.id))
     urls = _urls(replicas, asked.urls)
     ours = [one for one in replicas if one.id not in urls]
-    for name in sorted({one.engine for one in ours}):
-        check_engine(name)
+    for engine in sorted({one.engine for one in ours}):
+        check_engine(engine)
     check_hardware(plan, ours)
-    by_name = {one.name: one for one in requests}
-    opened = {one.id: _opened(one) for one in replicas}
-    subjects = [_subject(plan, one, opened[one.id], by_name.get(one.model)) for one in replicas]
-    digest = _digest(plan, asked, urls)
-    folder = asked.state or data_dir() / "verify" / digest[:16]
-    mark = f"{digest}/{time.time_ns()}" if asked.fresh else digest
-    journal = FileJournal(folder / "journal.json", mark)
-    source = DeviceSource(asked.metrics)
-    engines = {one.id: _engine(one, urls, asked, folder, source) for one in replicas}
-    vocabulary = {name: found[0].spec.vocab_size for name, found in opened.items() if found[0] is not None}
-    silent = [subject.id for subject in subjects if subject.silent]
-    load = HttpLoad(engines, seed=asked.seed, vocabulary=vocabulary, silent=silent, sample_s=asked.sample_s)
-    together = side_by_side(plan, replicas)
-    began = time.monotonic()
-    try:
-        results = campaign.run(
-            subjects, engines, load, journal, asked.rules, side_by_side=together, progress=progress
-        )  # fmt: skip
-        tides = _watched(engines, asked, progress, results) if asked.watch_s and together else {}
-        versions = [_version_line(one, engines[one.id]) for one in replicas if together or one.id in urls]
-    finally:
-        for engine in engines.values():
-            engine.stop()
-    if not results.stopped:
-        journal.done()
-    found = _verification(plan, subjects, results, asked, began)
-    if asked.calibration:
-        found = replace(found, profiles=_profiles(plan, subjects, found, digest))
-    told = tuple(line for line in versions if line is not None)
-    return replace(
-        found, findings=(*told, *found.findings), tides=tides,
-        warnings=(
-            *found.warnings, *_open_questions(opened), *_unwatched(asked, together), *_unread(source, replicas)
-        ),
-    )  # fmt: skip
+    return replicas, urls
+
+
+@contextmanager
+def _state(folder: Path) -> Iterator[Path]:
+    """The folder as ours alone. Engines that a killed run left behind there are stopped: nobody else would, and
+    they hold their ports and their memory."""
+    with claim(folder, "verification"):
+        for process in strays(folder / "logs", ()):
+            processes.stop(process)
+        yield folder
 
 
 def planned_steps(plan: Plan, requests: Sequence[ModelRequest], asked: Asked) -> tuple[campaign.Step, ...]:
