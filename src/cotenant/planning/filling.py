@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from cotenant.planning.patterns import PatternSearch
@@ -28,9 +28,16 @@ _TOLERANCE = 1e-6
 
 
 def filled(
-    space: Space, searches: Sequence[PatternSearch], worth: Sequence[float], *, passes: int, enough: float
+    space: Space,
+    searches: Sequence[PatternSearch],
+    worth: Sequence[float],
+    *,
+    passes: int,
+    enough: float,
+    least_gain: float = 0.0,
 ) -> Seated | None:
-    """The cheapest of `passes` fillings, or the first that costs `enough` or less; None where none places all.
+    """The cheapest of `passes` fillings, or the first that costs `enough` or less; None where none places all. A pass
+    that gains less than a share of `least_gain` of the cost is the last.
 
     `worth` is what each model may cost: the duals of a relaxation, or its bytes at the cheapest price.
     """
@@ -41,9 +48,10 @@ def filled(
     worths: Any = np.maximum(np.array(worth, float), 1e-6 * max(max(worth), _FREE))
     worths *= (worths / worths.mean()) ** _GROWTH
     best: Seated | None = None
-    least = float("inf")
+    least = inf
     filling = _Filling(space, searches)
     for _ in range(passes):
+        before = least
         patterns = filling.run(worths, least - _TOLERANCE)
         if patterns is None and not filling.used:
             break
@@ -52,7 +60,7 @@ def filled(
             seated = seat_patterns(space, [(one, 1) for one in patterns], {})
             if not isinstance(seated, Unseated):
                 best, least = seated, cost
-        if least <= enough + _TOLERANCE:
+        if least <= enough + _TOLERANCE or (best is not None and before - least < least_gain * least):
             break
         filling.learn(worths)
     return best
@@ -65,6 +73,7 @@ class _Left:
     values: Any
     counts: list[int]
     models: int
+    tops: list[float]  # by site, no less than the most a dollar that any of its patterns is worth
 
 
 class _Filling:
@@ -90,9 +99,11 @@ class _Filling:
 
     def run(self, worths: Any, most: float) -> list[Pattern] | None:
         """Patterns that place every model for less than `most`; None where that was not found."""
+        sites = self._space.sites
         left = _Left(
-            worths[self._requests] / self._ranks, [len(site.cards) for site in self._space.sites], len(worths)
-        )
+            worths[self._requests] / self._ranks, [len(site.cards) for site in sites], len(worths),
+            [inf] * len(sites),
+        )  # fmt: skip
         self.used = []
         cost, ratios = 0.0, [1.0] * len(left.counts)
         while left.models and cost <= most:
@@ -126,12 +137,13 @@ class _Filling:
         return max(self._space.sites[site].weight, _FREE)
 
     def _next(self, left: _Left, ratios: list[float]) -> Pattern | None:
-        """The pattern worth most a dollar; `ratios` are the sites' last ones, the best site is asked first."""
+        """The pattern worth most a dollar; `ratios` are the sites' last ones, the best site is asked first. What a
+        site had at most it has at most still, since models only leave: most are not asked again."""
         import numpy as np
 
         best, ratio = None, 0.0
         for site in sorted(range(len(ratios)), key=lambda each: (-ratios[each], each)):
-            if left.counts[site] <= 0:
+            if left.counts[site] <= 0 or left.tops[site] <= ratio + _TOLERANCE:
                 continue
             price = self._price(site)
             here = self._here[site]
@@ -142,6 +154,7 @@ class _Filling:
             values: Any = np.zeros(len(left.values))
             values[here] = mine
             found = self._searches[site].best(values, ratio * price + _TOLERANCE * price, limit=_NODES, alone=True)
+            left.tops[site] = found.most / price
             if found.patterns:
                 best = found.patterns[-1]
                 ratio = ratios[site] = float(sum(values[list(best.seats)])) / price

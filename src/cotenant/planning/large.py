@@ -48,7 +48,8 @@ PATIENCE = 2  # looks at each model that gain nothing, where there is an aim: no
 PROGRAMS = 24  # parts solved by integer programs at last
 IDLE = 6  # of them in a row that gain nothing: no more
 NEAR = 0.0095  # of the cost: no programs where the bound is nearer
-ENOUGH = 0.005  # of the cost: nearer to the bound, parts gain little
+ENOUGH = 0.01  # of the cost: nearer to the bound of memory, passes and parts gain little
+LEAST_GAIN = (0.0, 0.001)  # of the cost: a pass of filling that gains less is the last
 _TOLERANCE = 1e-6
 
 
@@ -119,8 +120,11 @@ class _Search:
     def fill(self) -> None:
         """What filling finds; greedy where that is nothing."""
         worth = self.prices.models if self.prices is not None else resource_prices(self.problem)
-        passes = PASSES[len(self.problem.names) > MOST_AT_ONCE]
-        found = filled(self.space, self.searches, worth, passes=passes, enough=self.enough)
+        many = len(self.problem.names) > MOST_AT_ONCE
+        found = filled(
+            self.space, self.searches, worth,
+            passes=PASSES[many], enough=self.enough, least_gain=LEAST_GAIN[many],
+        )  # fmt: skip
         self.take(found)
         if self.best is None:
             self.take(patterns_of(self.space, place_greedily(self.problem)))
