@@ -36,8 +36,8 @@ def filled(
     enough: float,
     least_gain: float = 0.0,
 ) -> Seated | None:
-    """The cheapest of `passes` fillings, or the first that costs `enough` or less; None where none places all. A pass
-    that gains less than a share of `least_gain` of the cost is the last.
+    """The cheapest of `passes` fillings, or the first that costs `enough` or less; None where none places all. A
+    pass that gains less than a share of `least_gain` of the cost is the last.
 
     `worth` is what each model may cost: the duals of a relaxation, or its bytes at the cheapest price.
     """
