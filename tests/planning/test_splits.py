@@ -44,6 +44,29 @@ def test_three_stages_where_two_cards_are_too_few_and_four_too_many() -> None:
     assert simulate(answer).models[0].finished > 0
 
 
+@pytest.mark.parametrize(
+    ("card", "model"), [("L4", "Llama-3.1-70B"), ("A10G", "Llama-3.1-70B"), ("L4", "Qwen2.5-72B")]
+)
+def test_stages_of_unequal_layers_hold_what_their_traffic_needs(card: str, model: str) -> None:
+    """80 layers in three stages are 27, 27 and 26: the last one's blocks are smaller, and as many as the others'."""
+    name = f"meta-llama/{model}-Instruct" if model.startswith("Llama") else f"Qwen/{model}-Instruct"
+    traffic = {
+        "requests_per_second": 0.3,
+        "input_tokens": {"p50": 600, "p95": 1600},
+        "output_tokens": {"p50": 150, "p95": 400},
+    }
+    asked = load_fleet(
+        {"engine": "vllm", "gpus": [{"type": card, "count": 8}],
+         "models": [{"name": "m", "model": name, "traffic": traffic}]}
+    )  # fmt: skip
+    answer = plan(asked)
+    (replica,) = answer.replicas
+    assert replica.settings.pipeline_parallel_size == 3
+    pools = [share.kv_cache_bytes for gpu in answer.gpus for share in gpu.shares]
+    assert min(pools) == pools[-1] == pools[0] * 26 // 27
+    assert min(pools) < replica.kv_needed_bytes <= pools[0]
+
+
 def test_stages_are_slower_than_ranks_and_refused_where_the_slo_says_so() -> None:
     """One card after another: a token takes about as long as on one card that held all of it (3 x 14.7 GiB at
     300 GB/s: 150 ms at least)."""

@@ -140,8 +140,8 @@ def _replicas(plan: Plan, fleet: Fleet, reestimate: Reestimate) -> Iterator[str]
             budget = fresh.budget.value if fresh.fills else fresh.claimed_bytes
             if share and share.budget_bytes != budget:
                 yield f"{replica.id} rank {fresh.rank}: budget differs from the estimator's"
-            if share and share.kv_cache_bytes < replica.kv_needed_bytes:
-                yield f"{replica.id} rank {fresh.rank}: pool smaller than its traffic needs"
+        if not estimate.holds(replica.kv_needed_bytes):
+            yield f"{replica.id}: pool smaller than its traffic needs"
 
 
 def _headroom(plan: Plan, fleet: Fleet) -> Iterator[str]:

@@ -149,8 +149,7 @@ def _free_at_start(request: ModelRequest, replica: ReplicaPlan, fleet: Fleet, al
 
     def starts(earlier: int) -> bool:
         found = reestimate(fleet)(request, _beside(request, replica, fleet, earlier))
-        pools = (rank.kv_cache.bytes.value for rank in found.per_gpu)
-        return found.fits and all(pool >= replica.kv_needed_bytes for pool in pools)
+        return found.fits and found.holds(replica.kv_needed_bytes)
 
     return free_at_start(offer, fleet.headroom, max(rank.claimed_bytes for rank in alone.per_gpu), starts)
 

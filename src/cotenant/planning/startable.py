@@ -79,4 +79,4 @@ def _starts(one: Candidate, request: ModelRequest, offer: GpuOffer, earlier: int
         )  # fmt: skip
     except UnsupportedError:
         return False
-    return found.fits and all(rank.kv_cache.bytes.value >= one.demand.kv_needed_bytes for rank in found.per_gpu)
+    return found.fits and found.holds(one.demand.kv_needed_bytes)
