@@ -28,6 +28,8 @@ CASES: dict[str, tuple[dict[str, Any], int]] = {
     # bert-base-uncased for masked words: 109,514,298 on the hub counts the tied matrix once
     "BertSpladeSparseEmbeddingModel": (BERT, 108_891_648 + 768 * 769 + 2 * 768 + 30522),
     # Qwen2.5-7B's 7,615,616,512 without its head; two layers
+    "Qwen2ForRewardModel": (QWEN2_7B, 7_615_616_512 - 152064 * 3584 + 3584 * 3585 + 3585),
+    "Qwen2ForSequenceClassification": (QWEN2_7B, 7_615_616_512 - 152064 * 3584 + 2 * 3584),
     "Qwen2ForProcessRewardModel": (QWEN2_7B, 7_615_616_512 - 152064 * 3584 + 3584 * 3585 + 2 * 3585),
     # gpt2: 124,439,808 and two labels
     "GPT2ForSequenceClassification": (

@@ -36,13 +36,17 @@ def _labels(config: ConfigView) -> int:
     return named or config.integer("num_labels", default=2, most=2**20)
 
 
-def _qwen2_process_reward(config: ConfigView) -> Structure:
-    """Two layers, two labels a step."""
-    built = _without_head(config, "qwen2")
-    hidden = built.hidden_size
-    return built.extended(
-        *_matrix("score.0", hidden, hidden, bias=True), *_matrix("score.2", 2, hidden, bias=True)
-    )
+def _qwen2_reward(labels: int) -> Builder:
+    """Two layers: one label, or two a step."""
+
+    def build(config: ConfigView) -> Structure:
+        built = _without_head(config, "qwen2")
+        hidden = built.hidden_size
+        return built.extended(
+            *_matrix("score.0", hidden, hidden, bias=True), *_matrix("score.2", labels, hidden, bias=True)
+        )
+
+    return build
 
 
 def _one_value(family: str) -> Builder:
@@ -132,10 +136,18 @@ def _splade(config: ConfigView) -> Structure:
 
 
 BUILDERS: dict[str, Builder] = {
-    "Qwen2ForProcessRewardModel": _qwen2_process_reward,
+    "Qwen2ForProcessRewardModel": _qwen2_reward(2),
+    "Qwen2ForRewardModel": _qwen2_reward(1),
     "InternLM2ForRewardModel": _one_value("internlm2"),
     "GPT2ForSequenceClassification": _classifier("gpt2"),
     "JambaForSequenceClassification": _classifier("jamba"),
+    # vLLM makes a classifier of any decoder (models/adapters.py, as_seq_cls_model): those that are published
+    "Qwen2ForSequenceClassification": _classifier("qwen2"),
+    "Qwen3ForSequenceClassification": _classifier("qwen3"),
+    "LlamaForSequenceClassification": _classifier("llama"),
+    "MistralForSequenceClassification": _classifier("mistral"),
+    "GemmaForSequenceClassification": _classifier("gemma"),
+    "Gemma2ForSequenceClassification": _classifier("gemma2"),
     "LlamaBidirectionalModel": _bidirectional("llama"),
     "LlamaBidirectionalForSequenceClassification": _bidirectional("llama", scored=True),
     "Lfm2BidirectionalModel": _headless("lfm2"),
