@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cotenant.readers.logs import read_log
 from tests.readers.logs import one, values
 
 
@@ -28,7 +31,7 @@ def test_tgi_names_its_defaults_shards_and_card() -> None:
     assert found.gpu == "nvidia-rtx-a6000"
     assert found.settings["tensor_parallel_size"] == 2
     assert found.settings["max_num_batched_tokens"] == 8000
-    assert found.settings["max_total_tokens"] == 8000
+    assert found.settings["max_model_len"] == 8000
     assert values(found, "gpu_blocks", "kv_cache_tokens") == [52719, 52125]
 
 
@@ -49,3 +52,35 @@ def test_an_allocation_on_a_card_without_a_number() -> None:
         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB. GPU  has a total capacity of 44.34 GiB of which 160.81 MiB is free. Process 47694 has 44.17 GiB memory in use.\n"
     )
     assert found.failures[0].figures["oom_capacity_gib"] == 44.34
+
+
+PRETTY = """\
+tgi-1  | 2025-03-01T10:00:00.0Z  INFO text_generation_launcher: Args {
+tgi-1  |     model_id: "meta-llama/Llama-3.1-8B-Instruct",
+tgi-1  |     max_concurrent_requests: 64,
+tgi-1  |     max_input_tokens: Some(
+tgi-1  |         3072,
+tgi-1  |     ),
+tgi-1  |     max_total_tokens: Some(
+tgi-1  |         4096,
+tgi-1  |     ),
+tgi-1  |     cuda_memory_fraction: 0.9,
+tgi-1  | }
+tgi-1  | 2025-03-01T10:01:30.0Z  INFO text_generation_launcher: KV-cache blocks: 30742, size: 1
+"""
+
+
+@pytest.mark.parametrize("size", [3, 70, 10_000])
+def test_arguments_over_many_lines_are_one_value(size: int) -> None:
+    data = PRETTY.encode()
+    (found,) = read_log([data[start : start + size] for start in range(0, len(data), size)]).measurements
+    told = {name: found.settings[name] for name in ("max_input_tokens", "max_model_len", "max_num_seqs")}
+    assert told == {"max_input_tokens": 3072, "max_model_len": 4096, "max_num_seqs": 64}
+    assert (found.model, found.value("gpu_blocks")) == ("meta-llama/Llama-3.1-8B-Instruct", 30742)
+
+
+def test_arguments_that_were_cut_off_are_read_as_far_as_they_go() -> None:
+    cut = PRETTY.splitlines(keepends=True)
+    found = one("".join([*cut[:6], cut[-1]]))
+    assert found.settings["max_input_tokens"] == 3072
+    assert found.value("gpu_blocks") == 30742

@@ -23,7 +23,8 @@ from cotenant.units import MIB, format_gib
 _OPTIONS = (
     "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "decode_context_parallel_size",
     "language_model_only", "dtype", "kv_cache_dtype",
-    "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization", "kv_cache_memory_bytes",
+    "max_model_len", "max_input_tokens", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
+    "kv_cache_memory_bytes",
     "block_size", "enforce_eager", "enable_expert_parallel", "enable_prefix_caching", "enable_lora", "max_loras",
     "max_lora_rank",
 )  # fmt: skip

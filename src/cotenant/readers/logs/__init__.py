@@ -50,6 +50,7 @@ def read_log(
             continue
         for entry in entries(line.number, line.text):
             runs.feed(entry)
+    runs.end()
     _name_engines(runs, counts)
     told = [run for run in runs.runs if run.engine and run.has_content]
     if not told:

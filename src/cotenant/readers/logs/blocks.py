@@ -18,6 +18,8 @@ BLOCK_BYTES = 2**20
 _BEFORE, _AFTER = 4096, 16384  # of a line, around what was found
 _HEXADECIMAL = b"0123456789abcdefABCDEF"
 _EDGE = 2**16  # kept of the log's beginning and end
+OPENS, CLOSES, MOST_LINES = b"Args {", b"}", 150
+"""What begins and ends a value over many lines, and how many it may have."""
 _WIDE_PAIRS = 32  # characters at the start that tell UTF-16 without a mark
 _COLOUR = re.compile(rb"\x1b\[[0-9;:?]{0,20}[A-Za-z]")
 _BINARY = bytes(set(range(32)) - {8, 9, 10, 12, 13, 27})
@@ -38,6 +40,7 @@ class Counts:
     size: int = 0
     lines: int = 0
     noise_bytes: int = 0
+    open_lines: int = 0  # that may still belong to a value printed over many
     head: bytes = b""
     end: bytes = b""
     hasher: Any = field(default_factory=sha256)
@@ -114,7 +117,7 @@ def _wide(start: bytes) -> str:
 def _search(block: bytes, needles: Sequence[bytes], counts: Counts) -> Iterator[Line]:
     if b"\x1b" in block:
         block = _COLOUR.sub(b"", block)
-    spans: dict[int, int] = {}
+    spans: dict[int, int] = _continued(block, counts)
     for needle in _likely(block, needles):
         place = block.find(needle)
         while place >= 0:
@@ -129,6 +132,31 @@ def _search(block: bytes, needles: Sequence[bytes], counts: Counts) -> Iterator[
         last = start
         yield Line(number, block[start : spans[start]].decode("utf-8", "replace").replace("\0", ""))
     counts.lines += block.count(b"\n")
+
+
+def _continued(block: bytes, counts: Counts) -> dict[int, int]:
+    """Where the lines of a value stand that is printed over many (TGI's arguments), from start to end: wherever a
+    block ends, the rest is taken from the next."""
+    spans: dict[int, int] = {}
+    place = _taken(block, 0, spans, counts)
+    start = block.find(OPENS, place)
+    while start >= 0:
+        end = block.find(b"\n", start)
+        if end < 0:
+            break
+        counts.open_lines = 0 if CLOSES in block[start:end] else MOST_LINES
+        start = block.find(OPENS, max(end, _taken(block, end + 1, spans, counts)))
+    return spans
+
+
+def _taken(block: bytes, place: int, spans: dict[int, int], counts: Counts) -> int:
+    while counts.open_lines and place < len(block):
+        end = block.find(b"\n", place)
+        end = end if end >= 0 else len(block)
+        spans[place] = min(end, place + _AFTER)
+        counts.open_lines = 0 if block[place:end].rstrip().endswith(CLOSES) else counts.open_lines - 1
+        place = end + 1
+    return place
 
 
 def _likely(block: bytes, needles: Sequence[bytes]) -> list[bytes]:

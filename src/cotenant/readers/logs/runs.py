@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cotenant.domain.measurement import Failure, Figure, Setting
 from cotenant.engines.logs import LOGS, EngineLog, LogLine
+from cotenant.readers.logs.blocks import CLOSES, MOST_LINES, OPENS
 from cotenant.readers.logs.posts import ENGINE as POSTED
 from cotenant.readers.logs.posts import HEADS, Row, Table
 from cotenant.readers.logs.prefixes import Entry, Process
@@ -25,6 +26,7 @@ _SETTLED = (
 _OF_CARDS = ("gpu_mem_gib", "free_gib", "device_total_mib", "device_free_mib")
 # Files whose name tells nothing of what they hold: the header's own name says more.
 _NAMELESS = re.compile(r"(?:^|[/\\])(?:model|ggml-model[\w.-]*|sha256-[0-9a-f]{16,})(?:\.gguf)?$")
+_LEVELS = re.compile(r"\b(?:INFO|WARN|ERROR|DEBUG|TRACE)\b")
 _RUNS_INSIDE = {"llama.cpp": "ollama"}  # the runner of the other prints the lines of the one
 
 
@@ -68,6 +70,7 @@ class Runs:
         self._lines = [(line.needle, log, line) for log in logs for line in log.lines]
         self._styles = [(needle, log.engine) for log in logs for needle, _ in log.styles]
         self._table = Table()
+        self._open: dict[str, list[Entry]] = {}  # values over many lines that have begun, by source
         self.runs: list[Run] = []
         self.dropped = 0
 
@@ -79,7 +82,29 @@ class Runs:
         return tuple(sorted(word.encode() for word in short))
 
     def feed(self, entry: Entry) -> None:
-        """Take in one line."""
+        """Take in one line; those of a value over many lines are joined first."""
+        if entry.source in self._open and _LEVELS.search(entry.text):  # the value was cut off
+            self._join(entry.source)
+        held = self._open.setdefault(entry.source, [])
+        opens = OPENS.decode() in entry.text and CLOSES.decode() not in entry.text
+        if not held and not opens:
+            self._read(entry)
+            return
+        held.append(entry)
+        if (entry.text.rstrip().endswith(CLOSES.decode()) and len(held) > 1) or len(held) >= MOST_LINES:
+            self._join(entry.source)
+
+    def end(self) -> None:
+        """The log ends: what has begun is read as far as it goes."""
+        for source in tuple(self._open):
+            self._join(source)
+
+    def _join(self, source: str) -> None:
+        held = self._open.pop(source, [])
+        if held:
+            self._read(replace(held[0], text=" ".join(one.text.strip() for one in held)))
+
+    def _read(self, entry: Entry) -> None:
         if "Received request" in entry.text[:300]:  # what users wrote is no log
             return
         posted = self._table.read(entry.text)
