@@ -455,3 +455,22 @@ def test_what_is_so_already_is_not_advised() -> None:
     )
     assert not any("cache-type" in one for one in _explained(text).advice)
     assert any("cache-type" in one for one in _explained(text.replace("q8_0", "f16")).advice)
+
+
+def test_ollamas_context_is_of_one_slot_where_its_runner_was_told_that_of_all() -> None:
+    text = (
+        'time=2025-05-01T10:00:00Z level=INFO msg="Listening on 127.0.0.1:11434 (version 0.6.8)"\n'
+        'time=2025-05-01T10:00:01Z level=INFO msg="inference compute" library=cuda name="NVIDIA GeForce RTX 3090" '
+        'total="23.7 GiB" available="23.4 GiB"\n'
+        'time=2025-05-01T10:00:02Z level=INFO msg="starting llama server" cmd="/usr/bin/ollama runner --model '
+        '/root/x/sha256-abc --ctx-size 32768 --batch-size 512 --n-gpu-layers 33 --parallel 4 --port 1"\n'
+        "llama_model_loader: - kv 2: general.name str = Qwen3 8B\nprint_info: file type   = Q4_K - Medium\n"
+        "load_tensors:        CUDA0 model buffer size =  4455.34 MiB\n"
+        "llama_kv_cache_unified:      CUDA0 KV buffer size =  4608.00 MiB\n"
+        'time=2025-05-01T10:00:09Z level=INFO msg="llama runner started in 7.00 seconds"\n'
+    )
+    found = _explained(text)
+    assert found.predicted is not None
+    assert found.predicted.settings.llama_cpp is not None
+    assert (found.predicted.settings.max_model_len, found.predicted.settings.llama_cpp.n_parallel) == (8192, 4)
+    assert found.shares[0].terms["kv_cache"].predicted == Interval.exact(4608 * MIB)

@@ -57,9 +57,9 @@ def own_words(found: Measurement) -> dict[str, Setting]:
     projector = next((figure.value for figure in found.every("projector_mib", None)), None)
     if found.engine == "llama.cpp" and projector:
         words["mmproj_size"] = f"{projector:g}MiB"
-    cells = found.value("cells") or found.value("kv_cells")
-    if found.engine == "ollama" and cells and found.first("kv_cells"):
-        words.setdefault("num_ctx", 0)
+    cells = found.value("kv_cells") or found.value("cells")  # of all slots together
+    if found.engine == "ollama" and found.first("kv_cells"):
+        words["num_ctx"] = 0
     if found.engine == "ollama" and str(settings.get("flash_attn")).lower() in ("1", "true", "enabled"):
         words["OLLAMA_FLASH_ATTENTION"] = True
     if words.get("num_ctx") == 0:  # by the card: what was cached says it

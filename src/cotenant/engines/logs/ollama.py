@@ -88,6 +88,11 @@ OLLAMA = EngineLog(
         ),
         LogLine("new model will fit in available VRAM", r"parallel=(?P<n_parallel><N>)"),
         LogLine("request=", r"\bKvSize:(?P<kv_cells><N>)", keys=_LOADS),
+        LogLine(
+            'msg="starting ',
+            r'starting (?:runner|llama[ -]server)" cmd=.{1,1000}? (?:--ctx-size|-c) (?P<kv_cells><N>)',
+            flags={"parallel": "n_parallel", "np": "n_parallel", "ub": "n_ubatch"},
+        ),
         LogLine("llama runner started", ready=True),
         LogLine("llama-server started in", ready=True),
     ),
