@@ -313,3 +313,10 @@ def test_gemma_3_kept_no_rotary_tables_at_first(spec, version, gib):
         format=find_format("bf16"),
     ).per_gpu[0].weights.bytes  # fmt: skip
     assert found.value / GIB == pytest.approx(gib, abs=0.01)
+
+
+@pytest.mark.parametrize(("version", "share"), [("0.4.4", 0.88 * 0.95), ("0.4.5", 0.88 * 0.9)])
+def test_images_take_a_part_of_the_default_fraction(spec, version, share):
+    """0.4.4 on an H200 of 139.2 GiB: Gemma 3 4B takes 8.13 and its cache 108.24 GiB, 0.836 of it."""
+    found = SGLANG.resolve(spec("google/gemma-3-4b-it"), H200, EngineSettings(), Version.parse(version))
+    assert found.gpu_memory_utilization == pytest.approx(share)

@@ -274,15 +274,20 @@ def _graph_limits(release: _Release) -> tuple[tuple[float, tuple[int, int]], ...
 
 
 def _default_share(model: ModelSpec, card: _Card, tokens: int, graphs: int) -> float:
-    """mem_fraction_static where it is not given, with what images need taken off since 0.4.7."""
+    """mem_fraction_static where it is not given, with what images need taken off: a twentieth, from 0.4.5 a tenth
+    (model_runner.py), by the encoder's size since 0.4.10."""
     if card.release < (0, 4, 7):
-        return _share_by_ranks(card)
-    latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
-    reserved = (
-        _reserved_by_card(card) if card.release < (0, 5) else _reserved_by_batch(card, tokens, graphs, latent)
-    )
-    share = round((card.mib - reserved) / card.mib, 3)
-    return share * _image_factor(model) if Role.VISION in {group.role for group in model.parameters} else share
+        share = _share_by_ranks(card)
+    elif card.release < (0, 5):
+        share = round((card.mib - _reserved_by_card(card)) / card.mib, 3)
+    else:
+        latent = any(group.kind is AttentionKind.LATENT for group in model.layer_groups)
+        share = round((card.mib - _reserved_by_batch(card, tokens, graphs, latent)) / card.mib, 3)
+    if next(model.parameters_of(Role.VISION), None) is None:
+        return share
+    if card.release < (0, 4, 10):
+        return share * (0.95 if card.release < (0, 4, 5) else 0.9)
+    return share * _image_factor(model)
 
 
 def _share_by_ranks(card: _Card) -> float:
