@@ -472,5 +472,6 @@ def test_ollamas_context_is_of_one_slot_where_its_runner_was_told_that_of_all() 
     found = _explained(text)
     assert found.predicted is not None
     assert found.predicted.settings.llama_cpp is not None
-    assert (found.predicted.settings.max_model_len, found.predicted.settings.llama_cpp.n_parallel) == (8192, 4)
+    told = found.predicted.settings.llama_cpp
+    assert (told.n_ctx_slot, told.n_parallel) == (8192, 4)
     assert found.shares[0].terms["kv_cache"].predicted == Interval.exact(4608 * MIB)
