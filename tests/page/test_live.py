@@ -77,38 +77,46 @@ def told(page: Any, model: str) -> str:
     return " ".join(found.split())
 
 
-def test_live_shows_queue_residency_swaps_and_slo(open_page: Open, size: str, turns: Gateway) -> None:
-    """Asked at first for the gateway's key; then while one model streams, and the other waits for its place."""
+@pytest.fixture(scope="module")
+def follower(turns: Gateway) -> Iterator[str]:
+    """A page that follows it."""
     with served("--gateway", f"http://127.0.0.1:{turns.port}") as url:
-        page = open_page(size, at=url)
-        page.click("#tab-live")
-        page.fill("#gateway-key", KEY)
-        page.click(".door button")
-        page.wait_for_selector(".lives table")
-        door = {"Authorization": f"Bearer {KEY}"}
-        body = {"model": "code", "messages": [], "stream": True, "max_tokens": 5}
-        turns.ask("/v1/chat/completions", body, headers=door)
-        busy = http.client.HTTPConnection("127.0.0.1", turns.port)
-        busy.request("POST", "/v1/chat/completions", json.dumps(body | {"max_tokens": 20_000}), door)
-        stream = busy.getresponse()
-        until(page, "now.live.status.replicas.some((one) => one.model === 'code' && one.running === 1)")
-        other = {"target": turns.ask, "args": ("/v1/chat/completions", body | {"model": "chat"})}
-        waits = threading.Thread(**other, kwargs={"headers": door, "timeout": 300}, daemon=True)
-        waits.start()
-        until(page, "now.live.status.models.find((one) => one.name === 'chat').waiting === 1")
-        page.wait_for_selector(".lives li:has-text('chat') .num:text-is('1')")
-        page.wait_for_selector(".lives tr:has-text('code-1') >> text=1 / 2")
-        picture(page, f"{size}-live")
-        fits_the_width(page)
-        stream.close()  # its client leaves, and the other has its turn
-        busy.close()
-        waits.join()
-        counted = "one.name === 'cotenant_event_seconds_count' && one.labels.model === 'chat'"
-        until(page, f"now.live.metrics.some((one) => {counted})")
-        # the fleet asks 5 s and 100 ms of it; which share kept that is this machine's affair
-        page.wait_for_selector(".lives li:has-text('chat') .slo:has-text('≤ 0.10 s')")
-        assert re.search(r"SLO TTFT \d+ % ≤ 5.00 s · TPOT \d+ % ≤ 0.10 s", told(page, "chat"))
-        assert re.search(r"TPOT \d+ % ≤ 50 ms", told(page, "code"))
-        assert page.locator(".ledger").inner_text().startswith("CPU")
-        sent_away = page.locator(".lives tr:has-text('code-1') td").last.inner_text()
-        assert int(sent_away) >= 1
+        yield url
+
+
+def test_live_shows_queue_residency_swaps_and_slo(
+    open_page: Open, size: str, turns: Gateway, follower: str
+) -> None:
+    """Asked at first for the gateway's key; then while one model streams, and the other waits for its place."""
+    page = open_page(size, at=follower)
+    page.click("#tab-live")
+    page.fill("#gateway-key", KEY)
+    page.click(".door button")
+    page.wait_for_selector(".lives table")
+    door = {"Authorization": f"Bearer {KEY}"}
+    body = {"model": "code", "messages": [], "stream": True, "max_tokens": 5}
+    turns.ask("/v1/chat/completions", body, headers=door)
+    busy = http.client.HTTPConnection("127.0.0.1", turns.port)
+    busy.request("POST", "/v1/chat/completions", json.dumps(body | {"max_tokens": 20_000}), door)
+    stream = busy.getresponse()
+    until(page, "now.live.status.replicas.some((one) => one.model === 'code' && one.running === 1)")
+    other = {"target": turns.ask, "args": ("/v1/chat/completions", body | {"model": "chat"})}
+    waits = threading.Thread(**other, kwargs={"headers": door, "timeout": 300}, daemon=True)
+    waits.start()
+    until(page, "now.live.status.models.find((one) => one.name === 'chat').waiting === 1")
+    page.wait_for_selector(".lives li:has-text('chat') .num:text-is('1')")
+    page.wait_for_selector(".lives tr:has-text('code-1') >> text=1 / 2")
+    picture(page, f"{size}-live")
+    fits_the_width(page)
+    stream.close()  # its client leaves, and the other has its turn
+    busy.close()
+    waits.join()
+    counted = "one.name === 'cotenant_event_seconds_count' && one.labels.model === 'chat'"
+    until(page, f"now.live.metrics.some((one) => {counted})")
+    # the fleet asks 5 s and 100 ms of it; which share kept that is this machine's affair
+    page.wait_for_selector(".lives li:has-text('chat') .slo:has-text('≤ 0.10 s')")
+    assert re.search(r"SLO TTFT \d+ % ≤ 5.00 s · TPOT \d+ % ≤ 0.10 s", told(page, "chat"))
+    assert re.search(r"TPOT \d+ % ≤ 50 ms", told(page, "code"))
+    assert page.locator(".ledger").inner_text().startswith("CPU")
+    sent_away = page.locator(".lives tr:has-text('code-1') td").last.inner_text()
+    assert int(sent_away) >= 1

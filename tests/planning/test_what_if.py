@@ -139,3 +139,9 @@ def test_a_replayed_sweep_is_the_same_in_processes() -> None:
     pool = load_fleet({"gpus": [{"type": "L40S", "count": 1}], "models": [asked("a", 0.2, {"tpot": "80ms"})]})
     alone = what_if(pool, "traffic=0.5..1", points=2, workers=1, replay=True)
     assert what_if(pool, "traffic=0.5..1", points=2, workers=2, replay=True) == alone
+
+
+def test_a_target_that_no_card_keeps_is_said_with_its_floor() -> None:
+    pool = load_fleet({"gpus": [{"type": "L4", "count": 1}], "models": [asked("a", 0.1, {"tpot": "1ms"})]})
+    found = point(pool, read_sweep("slo=0.5..1", pool), 1.0)
+    assert found.lacks.startswith("a: a TPOT of 1 ms is asked, and one step for one request alone takes ")

@@ -11,10 +11,12 @@ import pytest
 from rich.console import Console
 
 from cotenant import api
+from cotenant.domain.contender import Contender
 from cotenant.domain.device import Device
 from cotenant.domain.plan import Plan
 from cotenant.domain.what_if import Sweep, WhatIfPoint
 from cotenant.report.card_text import print_cards
+from cotenant.report.contenders import print_contenders
 from cotenant.report.plan_text import print_plan
 from cotenant.report.what_if import print_what_if, promise_words, what_if_html
 
@@ -133,6 +135,15 @@ def test_a_sweep_that_was_replayed_has_shares() -> None:
     )
     assert [promise_words(one) for one in points] == ["held, 97.0% at the least", "missed: chat 50.0%"]
     assert "Requests within their SLO" in what_if_html(SWEEP, points, title="sweep")
+
+
+def test_ways_of_a_fleet_without_promises_hold_none() -> None:
+    one = Contender("optimal", {"L4": 1}, None, None, 0.2, {"chat": 1.0}, ())
+    for promised, says in ((True, "held"), (False, "none to hold")):
+        console = Console(file=io.StringIO(), width=100, highlight=False, markup=False, emoji=False)
+        print_contenders([replace(one, promised=promised)], console)
+        line = console.file.getvalue().splitlines()[1].rstrip()  # type: ignore[attr-defined]
+        assert line.endswith(f"100.0%  {says}")
 
 
 def test_without_promises_there_is_no_such_column() -> None:

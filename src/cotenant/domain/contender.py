@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class Contender:
     """One way. `headroom` is the least share 0..1 that a used card keeps free; `attainment` the share of each
     model's requests that were answered within its SLO (all that were answered, where it has none), from a replay;
-    None where it could not be replayed, and `note` says why. `unplaced` models found no place.
+    None where it could not be replayed, and `note` says why. `unplaced` models found no place. `promised`: whether
+    there is an SLO to keep at all.
     """
 
     strategy: str
@@ -22,6 +23,7 @@ class Contender:
     missed: tuple[str, ...]  # models whose SLO was not kept at its percentile
     unplaced: tuple[str, ...] = ()
     note: str = ""
+    promised: bool = True
 
     @property
     def count(self) -> int:

@@ -140,6 +140,7 @@ def _contender(fleet: Fleet, strategy: str, plan: Plan, replayer: Replayer) -> C
         missed=missed,
         unplaced=tuple(short.model for short in plan.shortfalls),
         note=note,
+        promised=any(one.slo is not None for one in fleet.models),
     )
 
 

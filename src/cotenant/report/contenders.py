@@ -46,6 +46,8 @@ def _verdict(one: Contender) -> str:
         return f"no place for {_named(one.unplaced)}"
     if one.attainment is None:
         return "?"
+    if not one.promised:
+        return "none to hold"
     return f"missed by {len(one.missed)} of {len(one.attainment)}" if one.missed else "held"
 
 

@@ -19,16 +19,16 @@ export function Live({ state }) {
       const found = await ask("live", undefined, options).catch((error) => ({ missing: error.faults?.[0]?.error || t("offline"), hint: error.faults?.[0]?.hint, locked: error.status === 401 }));
       if (gone) return;
       set({ live: found });
-      if (found.gateway === null) return; // none was named when the server was started: none will be
+      if (found.gateway === null || found.locked) return; // none was named at the start: none will be; or until there is a key
       wait = found.missing ? Math.min(2 * wait, SELDOM_MS) : EVERY_MS;
-      timer = setTimeout(look, found.locked ? EVERY_MS : wait);
+      timer = setTimeout(look, wait);
     };
     look();
     return () => {
       gone = true;
       clearTimeout(timer);
     };
-  }, []);
+  }, [state.doors]);
   const { live } = state;
   if (!live) return html`<p class="quiet">${t("loading")}</p>`;
   if (live.gateway === null) return html`<${Nobody} />`;
@@ -49,7 +49,7 @@ function Door({ live }) {
   const open = (event) => {
     event.preventDefault();
     key = text.trim();
-    set({ live: null });
+    set(({ doors }) => ({ live: null, doors: doors + 1 }));
   };
   return html`<form class="bar-form door" onSubmit=${open}><p class="quiet" lang="en">${live.missing}</p><label class="compact">${t("gatewayKey")}
     <input id="gateway-key" type="password" autocomplete="off" spellcheck="false" value=${text} onInput=${(event) => setText(event.target.value)} /></label>

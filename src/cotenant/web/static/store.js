@@ -8,7 +8,7 @@ const START = {
   checked: null, // what /api/check said of moves by hand
   picked: null, carried: null, over: null, // the chosen replica, the one that is carried, the card under it
   work: null, // the running job: {kind, lines, cost, bound, gap, stop}
-  tab: "plan", policy: "static", seed: 0, conditions: {}, replay: null, log: "", logCard: "", logModel: "", reading: false, explanation: null, target: "compose", exported: null, live: null,
+  tab: "plan", policy: "static", seed: 0, conditions: {}, replay: null, log: "", logCard: "", logModel: "", reading: false, explanation: null, target: "compose", exported: null, live: null, doors: 0, // keys of a gateway that were tried
   faults: [], notice: "",
 };
 
