@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cotenant.edge.apart import cores, end_with_parent
@@ -40,7 +41,7 @@ class Processes:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self._members, mp_context=get_context("spawn"), initializer=_calm)
         try:
-            for found in self._pool.map(function, items):
+            for found in self._pool.map(partial(_kept, function), items):
                 yield found
                 gc.freeze()  # what came stays, and a collector of cycles that walks it again and again finds none
         except BrokenExecutor:
@@ -53,6 +54,13 @@ class Processes:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
             gc.unfreeze()
+
+
+def _kept(function: Callable[[T], R], item: T) -> R:
+    """`function` of the item; what is known since stays, and the collector of cycles need not walk it again."""
+    found = function(item)
+    gc.freeze()
+    return found
 
 
 def _calm() -> None:
