@@ -475,3 +475,18 @@ def test_ollamas_context_is_of_one_slot_where_its_runner_was_told_that_of_all() 
     told = found.predicted.settings.llama_cpp
     assert (told.n_ctx_slot, told.n_parallel) == (8192, 4)
     assert found.shares[0].terms["kv_cache"].predicted == Interval.exact(4608 * MIB)
+
+
+def test_experts_go_to_the_host_before_whole_layers_do() -> None:
+    text = (
+        "build: 8500 (abc) with cc\nusing device CUDA0 (NVIDIA GeForce RTX 3060) (0000:01:00.0) - 11775 MiB free\n"
+        "srv    load_model: loading model 'Qwen3-30B-A3B-Q4_K_M.gguf'\nprint_info: file type   = Q4_K - Medium\n"
+        "load_tensors: offloaded 49/49 layers to GPU\n"
+        "allocating 17447.91 MiB on device 0: cudaMalloc failed: out of memory\n"
+    )
+    told = [(change.argument, change.becomes) for change in _explained(text).changes]
+    names = [argument for argument, _ in told]
+    assert names.index("--n-cpu-moe") < names.index("--n-gpu-layers")
+    away = dict(told)["--n-cpu-moe"]
+    assert isinstance(away, int)
+    assert 10 < away < 48

@@ -21,6 +21,7 @@ _CONTEXT_STEP = 1024
 _ARGUMENTS = {
     "llama.cpp": {
         "n_ctx": "--ctx-size", "n_ubatch": "--ubatch-size", "n_gpu_layers": "--n-gpu-layers",
+        "n_cpu_moe": "--n-cpu-moe",
         "type_k": "--cache-type-k and -v",
     },
     "ollama": {
@@ -55,8 +56,17 @@ def _options(question: Question, now: LlamaCppOptions) -> Iterator[_Found]:
     halves = [(now.n_ubatch or 0) >> shift for shift in range(1, 8)]
     smaller = (replace(now, n_ubatch=size) for size in halves if size >= _LEAST_UBATCH)
     yield "n_ubatch", now.n_ubatch, next((one for one in smaller if _fits(question, one)), None)
+    if question.engine.name == "llama.cpp" and question.model.spec.num_experts:  # attention stays on the card
+        yield "n_cpu_moe", now.n_cpu_moe, _experts_away(question, now)
     layers = now.n_gpu_layers or 0
     yield "n_gpu_layers", layers, _largest(question, layers - 1, lambda count: replace(now, n_gpu_layers=count))
+
+
+def _experts_away(question: Question, now: LlamaCppOptions) -> LlamaCppOptions | None:
+    """The fewest layers whose experts go to the host, none beyond those that are there."""
+    layers = question.model.spec.num_layers
+    kept = _largest(question, layers - now.n_cpu_moe - 1, lambda count: replace(now, n_cpu_moe=layers - count))
+    return kept or replace(now, n_cpu_moe=layers)
 
 
 def _largest(question: Question, most: int, options: Callable[[int], LlamaCppOptions]) -> LlamaCppOptions | None:
