@@ -82,6 +82,8 @@ def test_a_program_says_which_version_it_is(told, monkeypatch):
     assert installed.version("ollama") == "0.12.3"
     told("llama.cpp", "#!/bin/sh\nprintf 'version: 11434 (8eb0b9e)\\nbuilt with cc 12.2\\n' >&2\n")
     assert installed.version("llama.cpp") == "11434"
+    told("llama.cpp", "#!/bin/sh\necho 'version: 0 (unknown)'\n")
+    assert installed.version("llama.cpp") is None
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,20 @@ def test_a_script_of_the_users_own_is_not_run_to_be_asked(told, tmp_path, engine
     assert installed.version(engine) is None
     installed.check_engine(engine)
     assert not (tmp_path / "ran").exists()
+
+
+def test_one_that_ends_as_it_starts_says_why_in_the_log_and_answers_at_once(own):
+    one = own("--no-prestart", document=plan_document({"alpha": 100 * MIB}, 300 * MIB))
+    (one.folder / "stub-engine").write_text(
+        "#!/bin/sh\necho 'error: invalid argument: --ctx-checkpoints' >&2\nexit 1\n"
+    )
+    status, headers, found = one.chat("alpha")
+    assert (status, found["error"]["code"]) == (503, "engine_failed")
+    assert found["error"]["message"].startswith("alpha does not start: ")
+    assert str(one.folder) not in found["error"]["message"]
+    assert int(headers["retry-after"]) >= 1
+    assert "exit status 1: error: invalid argument: --ctx-checkpoints" in one.logged()
+    assert one.ask("/health")[0] == 200
 
 
 def test_one_of_two_that_is_missing_is_said_and_the_other_is_served(own):

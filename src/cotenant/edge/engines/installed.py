@@ -80,4 +80,5 @@ def _said(argv: Sequence[str], number: str) -> str | None:
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     found = re.search(number, done.stdout.decode("utf-8", "replace"), re.MULTILINE)
-    return found[1] if found is not None and done.returncode == 0 else None
+    known = found is not None and done.returncode == 0 and found[1].strip("0")  # a build of one's own says 0
+    return found[1] if found is not None and known else None

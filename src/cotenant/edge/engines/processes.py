@@ -11,6 +11,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
-            f"{command.argv[0]} could not be started: {reason}",
+            f"its program could not be started: {command.argv[0]}: {reason}",
             hint="say where the engine's program is: --engine-binary ENGINE=PATH",
         ) from None
     finally:
@@ -49,9 +50,10 @@ def launch(command: Command, *, url: str, log: Path) -> EngineProcess:
     with _LOCK:
         _CHILDREN[child.pid] = child
     started = start_of(child.pid)
+    found = EngineProcess(child.pid, started or "", command.argv, url, str(log))
     if started is None:
-        raise EngineError(f"{command.argv[0]} ended as soon as it was started", hint=f"see {log}")
-    return EngineProcess(child.pid, started, command.argv, url, str(log))
+        raise EngineError(f"it ended as soon as it was started: {last_words(found)}", hint=f"see {log}")
+    return found
 
 
 def inherited() -> dict[str, str]:
@@ -195,6 +197,23 @@ def exit_status(process: EngineProcess) -> int | None:
     with _LOCK:
         child = _CHILDREN.get(process.pid)
     return None if child is None else child.poll()
+
+
+def last_words(process: EngineProcess) -> str:
+    """How it ended, and the last line of its log."""
+    status = exit_status(process)
+    ended = "it is gone" if status is None else f"signal {-status}" if status < 0 else f"exit status {status}"
+    try:
+        log = Path(process.log)
+        if not log.is_file():
+            return ended
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 4096))
+            lines = deque(file.read().decode("utf-8", "replace").split("\n"), maxlen=8)
+    except (OSError, ValueError):
+        return ended
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"{ended}: {last[:200]}" if last else ended
 
 
 def memory(process: EngineProcess) -> ProcessMemory:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from cotenant.domain.running import EngineProcess, Health
+from cotenant.domain.running import Health
 from cotenant.edge.engines import processes
 from cotenant.edge.gateway import cards
 from cotenant.edge.gateway.engine import Engine
@@ -81,7 +79,7 @@ class Watch:
             engine.process = None
             if engine.task is not None:
                 engine.task.cancel()
-            reason = _last_words(process)
+            reason = processes.last_words(process)
             self.hands.journal.drop(process)
             asked = self.core.router.floor.replicas[place].state is State.STOPPING
             self.hands.log("engine_gone", engine, pid=process.pid, reason=None if asked else reason)
@@ -185,20 +183,3 @@ class Watch:
                 ours = cards.held_by_each(held, pids, loading)
                 found[device] = floor.ledger.beyond(device, free, ours, moving)
         return found
-
-
-def _last_words(process: EngineProcess) -> str:
-    """How it ended, and the last line of its log."""
-    status = processes.exit_status(process)
-    ended = "it is gone" if status is None else f"signal {-status}" if status < 0 else f"exit status {status}"
-    try:
-        log = Path(process.log)
-        if not log.is_file():
-            return ended
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - 4096))
-            lines = deque(file.read().decode("utf-8", "replace").split("\n"), maxlen=8)
-    except (OSError, ValueError):
-        return ended
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return f"{ended}: {last[:200]}" if last else ended
