@@ -132,6 +132,6 @@ class Estimate:
         return self.verdict is Verdict.FITS
 
     def holds(self, needed_bytes: int) -> bool:
-        """Whether the cache holds so many bytes of rank 0. All ranks have as many blocks, but a stage of fewer layers
-        has smaller ones: 80 layers in three stages are 27, 27 and 26."""
+        """Whether the cache holds so many bytes of rank 0. All ranks have as many blocks, but those of a stage of
+        fewer layers are smaller: 80 layers in three stages are 27, 27 and 26."""
         return self.kv_cache.reserved_bytes >= needed_bytes

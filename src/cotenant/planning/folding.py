@@ -36,6 +36,9 @@ def twins(fleet: Fleet) -> Iterator[tuple[int, ...]]:
             continue
         if any(one.model != requests[0].model for one in requests):
             continue  # raw figures may share a name
+        pins = [set(one.pin_gpus) for one in requests if one.pin_gpus]
+        if pins and not set.intersection(*pins):
+            continue  # no card is one that all of them are pinned to
         if any("co-resident" not in one.sharing for one in requests):
             continue  # whoever wants no neighbours wants no other model's requests in its process either
         if len(numbers) > 1 and len(set(names)) == len(names) and _traffic(requests) is not None:

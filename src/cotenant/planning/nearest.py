@@ -64,21 +64,18 @@ def shortfalls_of(
 def _lack(solved: Solved, number: int) -> tuple[int, str]:
     """(bytes that are missing on the best card, why): against what the nearest plan leaves free."""
     ways = solved.ways[number]
-    if not ways.candidates:
-        return _from_refusals(solved.fleet, ways.refusals)
+    reached = [way for way in ways.candidates if len(_allowed(solved, way)) >= way.ranks]
+    if not reached:
+        return _out_of_reach(solved, number)
     loads = Loads(solved.problem)
     for assignment in solved.placement.assignments:
         for cards in assignment.cards:
             loads.add(assignment.candidate, cards)
     best: tuple[int, str] | None = None
-    for candidate in ways.candidates:
+    for candidate in reached:
         name = solved.fleet.gpus[candidate.offer].gpu.name
-        free = [
-            loads.free_bytes(card)
-            for card, where in enumerate(solved.problem.cards)
-            if solved.problem.allows(candidate, where)
-        ]
-        room = sorted(free, reverse=True)[candidate.ranks - 1] if len(free) >= candidate.ranks else 0
+        free = [loads.free_bytes(card) for card in _allowed(solved, candidate)]
+        room = sorted(free, reverse=True)[candidate.ranks - 1]
         short = max(0, candidate.claim_bytes - room)
         words = (
             f"{candidate.format} needs {format_gib(candidate.claim_bytes)} on {candidate.ranks} x {name}, "
@@ -91,6 +88,27 @@ def _lack(solved: Solved, number: int) -> tuple[int, str]:
     return best or (0, "no candidate")
 
 
+def _allowed(solved: Solved, candidate: Candidate) -> list[int]:
+    """The cards of its type that no pin forbids it, full or not."""
+    return [card for card, where in enumerate(solved.problem.cards) if solved.problem.allows(candidate, where)]
+
+
+def _out_of_reach(solved: Solved, number: int) -> tuple[int, str]:
+    """No way finds as many cards as it takes: what speaks against those that it may use, else how many it lacks."""
+    ways, pins = solved.ways[number], solved.problem.pins.get(number)
+    offers = {card.offer for card in solved.problem.cards if pins is None or card.pool_index in pins}
+    refusals = tuple(one for one in ways.refusals if one.offer in offers)
+    where = "" if pins is None else f"pinned to {', '.join(map(str, sorted(pins)))}: "
+    nearest = min((way for way in ways.candidates if way.offer in offers), key=lambda way: way.ranks, default=None)
+    if nearest is not None:
+        name, there = solved.fleet.gpus[nearest.offer].gpu.name, len(_allowed(solved, nearest))
+        return 0, f"{where}{nearest.format} needs {nearest.ranks} x {name}, {there} may be used"
+    if refusals or not ways.candidates:
+        short, reason = _from_refusals(solved.fleet, refusals or ways.refusals)
+        return short, where + reason
+    return 0, f"{where}no precision of it was found for those cards"
+
+
 def _hindrance(solved: Solved, loads: Loads, candidate: Candidate) -> str:
     """What keeps it off cards that have room for good: its load peak, or wishes."""
     roomy = [
@@ -98,6 +116,11 @@ def _hindrance(solved: Solved, loads: Loads, candidate: Candidate) -> str:
         for card, where in enumerate(solved.problem.cards)
         if solved.problem.allows(candidate, where) and candidate.claim_bytes <= loads.free_bytes(card)
     ]
+    nodes = {solved.problem.cards[card].node for card in roomy}
+    if candidate.request in solved.problem.spread and len(nodes) < candidate.replicas:
+        name = solved.fleet.gpus[candidate.offer].gpu.name
+        there = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''} of {name}"
+        return f"{candidate.replicas} nodes: {there}, and replicas of one model are all on one type of card"
     if not any(loads.may_load(candidate, card) for card in roomy):
         return f"while it loads, when it takes {format_gib(candidate.load_peak_bytes)}"
     return f"the company: {_company(solved, candidate.request)}"

@@ -59,7 +59,8 @@ def wishes_of(fleet: Fleet) -> tuple[Wish, ...]:
             found.append(Wish(words, _on_offer(number, maximum=None)))
     for numbers in twins(fleet):
         names = [fleet.models[number].name for number in numbers]
-        words = f"{' and '.join(names)} as processes of their own (one with their adapters)"
+        theirs = "with their adapters" if any(fleet.models[number].adapters for number in numbers) else "for all"
+        words = f"{' and '.join(names)} as processes of their own (one {theirs})"
         found.append(Wish(words, _folding(frozenset(names))))
     for request in fleet.models:
         found += [Wish(f"{request.name}: {words}", change) for words, change in _of_model(request)]
