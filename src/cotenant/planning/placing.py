@@ -37,7 +37,7 @@ from cotenant.planning.seated import (
     told_against,
 )
 from cotenant.planning.seating import Space, Unseated, seat_patterns
-from cotenant.planning.sites import seats_of, sites_of
+from cotenant.planning.sites import is_patient, seats_of, sites_of
 from cotenant.planning.ties import Ties
 
 QUICK_NODES = 15_000
@@ -72,11 +72,12 @@ def place_by_patterns(problem: Problem, aim: float | None = None) -> Placement |
     first = _place_small(own, place_greedily(own))
     if first is None:
         return _place_small(problem, place_greedily(problem))
-    return _place_small(problem, first, known=True)
+    # Where neighbours' work counts, the seats of all steps would be twice as many and none stand for another.
+    return first if not is_patient(problem) else _place_small(problem, first, known=True)
 
 
 def _place_small(problem: Problem, start: Placement, *, known: bool = False) -> Placement | None:
-    """From `start`; where that is a whole placement that is `known`, it stays unless another costs less."""
+    """From `start`; where that is a whole placement that is `known`, it stays unless short lists hold a cheaper."""
     space = Space(problem, sites_of(problem), seats_of(problem))
     total = sum(site.weight * len(site.cards) for site in space.sites)
     best = patterns_of(space, start)
@@ -90,7 +91,7 @@ def _place_small(problem: Problem, start: Placement, *, known: bool = False) -> 
     weights = [site.weight for site in space.sites]
     bound = max(rounded_up(prices.bound, weights), resource_bound(problem))
     proof = Proof(space, prices, step_of(weights), total, best, bound)
-    if not proof.prove(QUICK_NODES):
+    if not proof.prove(QUICK_NODES) and not known:
         _improve(proof, relaxation, rounds)
         proof.prove(LISTING_NODES)
     if proof.best is None:
