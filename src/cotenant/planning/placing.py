@@ -77,7 +77,7 @@ def place_by_patterns(problem: Problem, aim: float | None = None) -> Placement |
 
 
 def _place_small(problem: Problem, start: Placement, *, known: bool = False) -> Placement | None:
-    """From `start`; where that is a whole placement that is `known`, it stays unless short lists hold a cheaper."""
+    """From `start`; where that is `known` to hold all models, it stays unless short lists have a cheaper one."""
     space = Space(problem, sites_of(problem), seats_of(problem))
     total = sum(site.weight * len(site.cards) for site in space.sites)
     best = patterns_of(space, start)
