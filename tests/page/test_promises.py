@@ -40,13 +40,13 @@ def test_a_target_that_may_not_hold_is_seen_at_once(open_page: Open, size: str) 
     page.select_option(".top select", "day-and-night")
     until(page, "now.work === null && now.plan?.replicas.some((one) => one.id === 'digest')")
     warnings = state(page, "plan.warnings")
-    told = [one for one in warnings if re.search(r"\b(target|SLO)\b", one)]
+    told = [one for one in warnings if re.search(r"\b(target|SLO)\b|: steps take ", one)]
     assert told
-    lines = page.locator(".warn-note li").all_inner_texts()
+    lines = page.locator(".promises li").all_inner_texts()
     assert lines == told
-    assert page.locator("details .warn-note, .remarks >> text=may not hold").count() == 0
+    assert page.locator("details .promises, .remarks >> text=may not hold").count() == 0
     page.click("#tab-export")
-    assert page.locator(".warn-note").is_visible()
+    assert page.locator(".promises").is_visible()
     fits_the_width(page)
     picture(page, f"{size}-promises")
 
@@ -58,8 +58,8 @@ def test_who_breaks_beside_busy_neighbours_is_said_with_figures(open_page: Open)
         warnings: ['chat beside code and triage at their peak: TPOT ~34 ms alone, ~120 ms (target 100 ms)',
             'chat: estimated TTFT at p95 is 1 s, up to 9 s: the target of 5 s may not hold', 'code: more'],
         } })))""")
-    page.wait_for_selector(".warn-note")
-    lines = page.locator(".warn-note li").all_inner_texts()
+    page.wait_for_selector(".promises")
+    lines = page.locator(".promises li").all_inner_texts()
     assert len(lines) == 2
     assert lines[0].startswith("chat misses its TPOT target beside code, triage at their peak")
     assert "~120 ms (target 100 ms)" in lines[0]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SHORT = {"precision": "format", "max_model_len": "length", "max_num_seqs": "seqs"}
 _MOST_INTERVALS, _NAMED = 4, 4  # of the note below the times
-_PROMISE = re.compile(r"\b(target|SLO)\b")  # of a warning that a promise may not be kept
+_PROMISE = re.compile(r"\b(target|SLO)\b|: steps take ")  # of a warning that a promise may not be kept
 
 
 def print_plan(plan: Plan, console: Console, *, commands: bool = True, priced: bool = False) -> None:
