@@ -1,9 +1,11 @@
 """Drafts for speculative decoding as part of the model that is served."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from cotenant import estimate
 from cotenant.catalogue.drafts import all_drafts, find_draft
 from cotenant.catalogue.models import find_entry
 from cotenant.domain.engine import EngineSettings, Speculation, Version
@@ -15,6 +17,7 @@ from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.speculation import served_model
 from cotenant.readers.draft_model import draft_model
 from cotenant.readers.model_config import read_model_config
+from cotenant.report.document import estimate_document
 from cotenant.units import GIB
 
 
@@ -106,3 +109,23 @@ def test_every_known_draft_is_read(entry):
     assert entry.source
     assert find_draft(entry.targets[0].upper(), entry.method.upper()) is entry
     assert find_draft("llama-3.1-8b", entry.method) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"speculative_config": {"model": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 3}},
+            {"method": "draft_model", "num_speculative_tokens": 3, "model": "Qwen/Qwen3-0.6B"},
+        ),
+        (
+            {"engine": "llama.cpp", "quantization": "Q4_K_M", "options": {"md": "Qwen/Qwen3-0.6B"}},
+            {"method": "draft_model", "num_speculative_tokens": 3, "model": "Qwen/Qwen3-0.6B"},
+        ),
+        ({}, None),
+    ],
+)
+def test_an_estimate_with_a_draft_is_written_as_json(given, told):
+    found = estimate("Qwen/Qwen3-8B", gpu="A100-80GB-SXM", max_model_len=8192, **given)
+    document = json.loads(json.dumps(estimate_document(found, catalogue="")))
+    assert document["settings"].get("speculation") == told

@@ -33,7 +33,7 @@ def _of(kind: type[Any], name: str, skip: tuple[str, ...] = ()) -> type[BaseMode
 
 
 SETTINGS = _of(EngineSettings, "Settings", skip=_NESTED)
-LLAMA_CPP = _of(LlamaCppOptions, "LlamaCpp")
+LLAMA_CPP = _of(LlamaCppOptions, "LlamaCpp", skip=("draft",))  # follows from the others
 
 
 class DeviceEntry(BaseModel):

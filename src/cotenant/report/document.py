@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from cotenant._version import __version__
 from cotenant.domain.demand import Demand
-from cotenant.domain.engine import EngineSettings
+from cotenant.domain.engine import EngineSettings, Speculation
 from cotenant.domain.estimate import Estimate, HostMemory, RankEstimate
 from cotenant.domain.interval import Interval
+from cotenant.domain.llama_cpp import LlamaCppOptions
 from cotenant.errors import CotenantError
 
 if TYPE_CHECKING:  # an estimate's document needs no plans
@@ -134,15 +135,31 @@ def _rank(rank: RankEstimate) -> Document:
     }
 
 
+def _speculation(asked: Speculation) -> Document:
+    """Speculative decoding in the words of vLLM's own object."""
+    draft = None if asked.draft is None else asked.draft.name
+    return {"method": asked.method, "num_speculative_tokens": asked.tokens, "model": draft}
+
+
+def _own_options(options: LlamaCppOptions) -> Document:
+    """llama.cpp's own options; a draft's where there is one."""
+    told = {name: value for name, value in asdict(options).items() if value is not None and value != ""}
+    if options.draft is None:
+        return {name: value for name, value in told.items() if name not in ("draft_tokens", "draft_contexts")}
+    return told | {"draft": {name: value for name, value in told["draft"].items() if value not in (None, "")}}
+
+
 def settings_document(settings: EngineSettings) -> Document:
     """An engine's settings by name; what stays at the engine's default is left out."""
     values = {
         name: getattr(settings, name)
         for name in EngineSettings.__dataclass_fields__
-        if name not in ("adapters", "llama_cpp") and getattr(settings, name) is not None
+        if name not in ("adapters", "llama_cpp", "speculation") and getattr(settings, name) is not None
     }
+    if settings.speculation is not None:
+        values["speculation"] = _speculation(settings.speculation)
     if settings.llama_cpp is not None:
-        values |= {name: value for name, value in asdict(settings.llama_cpp).items() if value is not None}
+        values |= _own_options(settings.llama_cpp)
     if settings.adapters is not None:
         values |= {"max_loras": settings.adapters.max_loras, "max_lora_rank": settings.adapters.max_lora_rank}
     return values
