@@ -418,7 +418,9 @@ def test_a_draft_and_a_projector_of_the_log_are_in_the_prediction() -> None:
         "llama_kv_cache:      CUDA0 KV buffer size =  1792.00 MiB\nload_hparams: model size:         851.25 MiB\n"
         "main: server is listening on http://127.0.0.1:8080\n"
     )
-    (share,) = _explained(text.replace("DRAFT", "Qwen3-0.6B-Q4_K_M.gguf")).shares
+    found = _explained(text.replace("DRAFT", "Qwen3-0.6B-Q4_K_M.gguf"))
+    assert [figure.value for figure in found.measurement.every("kv_buffer_mib", "draft")] == [1792.0]
+    (share,) = found.shares
     assert share.terms["weights"].printed_bytes == round(5679.24 * MIB)
     assert share.terms["weights"].predicted is not None
     assert share.terms["weights"].predicted.value == pytest.approx(5679.24 * MIB, rel=0.01)

@@ -48,7 +48,7 @@ LLAMA_CPP = EngineLog(
         LogLine("build_info", r"build_info:? *=?:? *(?P<engine_version>b\d{1,6})", starts=True),
         LogLine("main: build =", r"build = (?P<engine_version>\d{1,6}) \(", starts=True),
         LogLine("llama-server ", flags=_FLAGS),
-        LogLine("loading draft model '", r"loading draft model '(?P<draft_model>[^']{1,300})'"),
+        LogLine("loading draft model '", r"loading draft model '(?P<draft_model>[^']{1,300})'", section="draft"),
         LogLine("loading model '", r"loading model '(?P<model>[^']{1,300})'"),
         LogLine("general.name", r"general\.name\s+str\s+= (?P<model>.{1,120}?)\s*$"),
         LogLine("file type ", r"file type\s+= (?P<file_type>[\w .-]{2,40}?)\s*$"),
