@@ -48,7 +48,7 @@ def test_three_stages_where_two_cards_are_too_few_and_four_too_many() -> None:
     ("card", "model"), [("L4", "Llama-3.1-70B"), ("A10G", "Llama-3.1-70B"), ("L4", "Qwen2.5-72B")]
 )
 def test_stages_of_unequal_layers_hold_what_their_traffic_needs(card: str, model: str) -> None:
-    """80 layers in three stages are 27, 27 and 26: the last one's blocks are as many as the others', and smaller."""
+    """80 layers in three stages are 27, 27 and 26: the last one's blocks are as many as theirs, and smaller."""
     name = f"meta-llama/{model}-Instruct" if model.startswith("Llama") else f"Qwen/{model}-Instruct"
     traffic = {
         "requests_per_second": 0.3,

@@ -6,6 +6,7 @@ import re
 from io import StringIO
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from cotenant import load_fleet
@@ -57,3 +58,23 @@ def test_the_headline_says_whose_target_breaks_beside_busy_neighbours() -> None:
     assert float(found[3]) < 1 < float(found[4])
     alone = plan_fleet(load_fleet(trio() | {"models": trio()["models"][:1]}))
     assert alone.strained == ()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_hours_of_several_clocks_are_told(zone: str) -> None:
+    """Day and night take turns on one card where one clock tells both; nothing is said then."""
+    models = [
+        embedder("Qwen/Qwen2.5-1.5B-Instruct", name=name, task="chat", sharing=["co-resident", "sleep"])
+        for name in ("day", "night")
+    ]
+    for model, awake in zip(models, (range(9, 17), range(20, 24)), strict=True):
+        lengths = {"input_tokens": {"p95": 500}, "output_tokens": {"p95": 100}}
+        model["traffic"] = {
+            "requests_per_second": 0.5,
+            **lengths,
+            "by_hour": [float(hour in awake) for hour in range(24)],
+        }
+    models[1]["traffic"]["timezone"] = zone
+    told = [each for each in plan_fleet(fleet(*models, gpus=L40S)).warnings if "time zone" in each]
+    assert len(told) == (zone != "UTC")
+    assert all(each.startswith("day and night tell their hours in Europe/Berlin and UTC") for each in told)

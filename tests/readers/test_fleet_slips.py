@@ -106,3 +106,15 @@ def test_pins_are_not_counted_against_a_broken_count() -> None:
     fleet = one(pin={"gpus": [4]})
     fleet["gpus"][0]["count"] = "eight"
     assert list(faults(fleet)) == ["$.gpus[0].count"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "hint"),
+    [("Asia/Tokio", "did you mean 'Asia/Tokyo'?"), ("Mars/Olympus", "such as UTC or Europe/Berlin")],
+)
+def test_a_time_zone_that_is_none_meets_the_nearest(zone: str, hint: str) -> None:
+    lengths = {"input_tokens": {"p95": 100}, "output_tokens": {"p95": 100}}
+    found = faults(one(traffic={"requests_per_second": 1, **lengths, "by_hour": [1] * 24, "timezone": zone}))
+    assert (found["$.models[0].traffic.timezone"].message, found["$.models[0].traffic.timezone"].hint) == (
+        f"no time zone is called {zone!r}", hint,
+    )  # fmt: skip

@@ -94,7 +94,7 @@ def _allowed(solved: Solved, candidate: Candidate) -> list[int]:
 
 
 def _out_of_reach(solved: Solved, number: int) -> tuple[int, str]:
-    """No way finds as many cards as it takes: what speaks against those that it may use, else how many it lacks."""
+    """No way finds as many cards as it takes: what speaks against those that it may use, else how many lack."""
     ways, pins = solved.ways[number], solved.problem.pins.get(number)
     offers = {card.offer for card in solved.problem.cards if pins is None or card.pool_index in pins}
     refusals = tuple(one for one in ways.refusals if one.offer in offers)

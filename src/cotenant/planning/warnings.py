@@ -20,7 +20,7 @@ _IDLE = 0.005  # of the time: who works less slows nobody down
 def warnings_of(solved: Solved) -> tuple[str, ...]:
     """Everything, each sentence once: contention, weights held twice, then what estimates and demands say."""
     found: dict[str, None] = dict.fromkeys(
-        (*_contention(solved), *_twins(solved), *_untried(solved), *_slices(solved))
+        (*_contention(solved), *_twins(solved), *_untried(solved), *_slices(solved), *_several_clocks(solved))
     )
     for assignment in solved.placement.assignments:
         candidate = assignment.candidate
@@ -55,6 +55,18 @@ def _twins(solved: Solved) -> tuple[str, ...]:
             "of one file; as one model, with adapters where they differ, it is held once"
         )
     return tuple(found)
+
+
+def _several_clocks(solved: Solved) -> tuple[str, ...]:
+    """Models that might take turns and tell their hours by different clocks."""
+    told = [one for one in solved.fleet.models if one.traffic.by_hour and {"sleep", "swap"} & set(one.sharing)]
+    zones = sorted({one.traffic.timezone for one in told})
+    if len(zones) < 2:
+        return ()
+    return (
+        f"{_listed([one.name for one in told])} tell their hours in {_listed(zones)} and were not weighed for "
+        "taking turns with each other across them: give by_hour of all in one time zone",
+    )
 
 
 def _slices(solved: Solved) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from cotenant.catalogue.time_zones import check_zone
 from cotenant.domain.defaults import HEADROOM, KV_OVERFLOW
 from cotenant.errors import InputError
 from cotenant.units import parse_bytes, parse_percent, parse_price, parse_seconds
@@ -43,6 +44,16 @@ def _reads(parse: Callable[[object], float]) -> BeforeValidator:
             raise refusal(error.message, error.hint) from None
 
     return BeforeValidator(read)
+
+
+def _zone(name: str) -> str:
+    try:
+        return name if name == "UTC" else check_zone(name)
+    except InputError as error:
+        raise refusal(error.message, error.hint) from None
+
+
+Zone = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,60}$"), AfterValidator(_zone)]
 
 
 def _written(pattern: str, *examples: str) -> WithJsonSchema:
@@ -231,7 +242,7 @@ class TrafficEntry(Entry):
     by_hour: Annotated[list[Annotated[float, Field(ge=0, le=1e9)]], Field(min_length=24, max_length=24)] | None = (
         None
     )
-    timezone: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_+/-]{0,60}$")] = "UTC"
+    timezone: Zone = "UTC"
     arrivals: Annotated[
         GapsEntry,
         BeforeValidator(_gaps),
