@@ -12,6 +12,7 @@ from cotenant.domain.engine import EngineSettings, Speculation, Version
 from cotenant.domain.model import AttentionKind
 from cotenant.engines.rules import CacheRules
 from cotenant.engines.vllm import VLLM
+from cotenant.errors import InputError
 from cotenant.estimation.kv_cache import cache_layout
 from cotenant.estimation.memory import estimate_memory
 from cotenant.estimation.speculation import served_model
@@ -129,3 +130,8 @@ def test_an_estimate_with_a_draft_is_written_as_json(given, told):
     found = estimate("Qwen/Qwen3-8B", gpu="A100-80GB-SXM", max_model_len=8192, **given)
     document = json.loads(json.dumps(estimate_document(found, catalogue="")))
     assert document["settings"].get("speculation") == told
+
+
+def test_an_embedder_is_no_draft():
+    with pytest.raises(InputError, match="no draft"):
+        estimate("Qwen/Qwen3-8B", gpu="A100-80GB-SXM", engine="llama.cpp", options={"md": "BAAI/bge-m3"})

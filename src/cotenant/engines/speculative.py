@@ -125,7 +125,7 @@ def _from_llama_server(words: Mapping[str, Any]) -> Asked | None:
         raise InputError(
             f"no rule here for --spec-type {', '.join(sorted(unknown))[:60]}", hint="draft-simple, draft-mtp"
         )
-    number = _LLAMA_TOKENS if tokens is None else _tokens(tokens, "draft_model")
+    number = int(str(tokens)) if str(tokens).isdecimal() and len(str(tokens)) < 4 else _LLAMA_TOKENS
     if "draft-mtp" in kinds:
         return Asked("mtp", number)
     return Asked("draft_model", number, draft) if draft else None

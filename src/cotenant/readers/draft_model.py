@@ -41,9 +41,12 @@ def _draft(asked: Asked, target: ModelSpec, load: Callable[[str], LoadedModel]) 
     if asked.method in _HEADS:
         return eagle_head(target, asked.draft, third=asked.method == "eagle3")
     try:
-        return load(asked.draft).spec
+        found = load(asked.draft).spec
     except CotenantError as error:
         raise InputError(f"the draft: {error.message}", hint=error.hint) from error
+    if found.encoder_only:
+        raise InputError(f"{found.name} embeds and writes nothing: it is no draft")
+    return found
 
 
 def draft_model(entry: DraftEntry) -> ModelSpec:
