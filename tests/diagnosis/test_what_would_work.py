@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are long
 """What explain predicts of a launch that a log tells, and what it says would have worked."""
 
 from __future__ import annotations
