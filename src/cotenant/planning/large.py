@@ -45,6 +45,7 @@ NEAR_STEPS = 2
 PASSES = (30, 6)  # of filling: up to `MOST_AT_ONCE`, and beyond
 PARTS = ((60, 8), (80, 2))  # (models in a part, parts)
 PATIENCE = 2  # looks at each model that gain nothing, where there is an aim: no more
+REACH = 0.02  # of an aim: parts gain no more
 PROGRAMS = 24  # parts solved by integer programs at last
 IDLE = 6  # of them in a row that gain nothing: no more
 NEAR = 0.0095  # of the cost: no programs where the bound is nearer
@@ -161,7 +162,9 @@ class _Search:
 
     def improve(self) -> None:
         """Parts solved anew until the cost is near the bound; without an aim from another start too, then by
-        programs."""
+        programs. An aim that is out of reach is not worth any."""
+        if self.aim is not None and self.cost > self.aim * (1 + REACH):
+            return
         self._improve_parts(self.best, patience=inf if self.aim is None else PATIENCE)
         if self.aim is not None or self.cost <= self.near + _TOLERANCE:
             return
