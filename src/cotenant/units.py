@@ -7,6 +7,7 @@ mixed, and a bare number where a unit matters is refused.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import isfinite
 
 from cotenant.errors import InputError
@@ -136,6 +137,11 @@ def format_percent(share: float, *, digits: int = 0) -> str:
 def format_price(dollars: float) -> str:
     """``$1.29/h``."""
     return f"${dollars:,.2f}/h"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def plural(count: int, noun: str, several: str = "") -> str:

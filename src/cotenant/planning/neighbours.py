@@ -28,7 +28,7 @@ from cotenant.planning.problem import Assignment, Candidate
 from cotenant.planning.sizing import demand_of
 from cotenant.planning.solved import Solved
 from cotenant.planning.splits import split_of
-from cotenant.units import format_gib, format_percent
+from cotenant.units import format_gib, format_percent, listed
 
 _ROUNDS = 12
 _STEADY = 0.01  # of a pace: nearer is settled
@@ -122,7 +122,7 @@ def _sentence(
     granted: float,
 ) -> str:
     models, way = solved.fleet.models, assignment.candidate
-    names = " and ".join(models[one].name for one in sorted(others))
+    names = listed([models[one].name for one in sorted(others)])
     head = f"{models[way.request].name} beside {names}: steps take ~{pace:.2g} times as long as alone"
     tail = "--replay sizes it for that"
     if needed is None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cotenant.domain.plan import Strained
 from cotenant.planning.precisions import RAW_FIGURES, SIXTEEN_BITS
 from cotenant.planning.problem import Candidate
-from cotenant.units import GIB, format_bytes, format_price, format_seconds, plural
+from cotenant.units import GIB, format_bytes, format_price, format_seconds, listed, plural
 
 if TYPE_CHECKING:
     from cotenant.planning.solved import Solved
@@ -48,7 +48,7 @@ def _twins(solved: Solved) -> tuple[str, ...]:
     for checkpoint, twins in loaders.items():
         if len(twins) < 2:
             continue
-        names = _listed([solved.fleet.models[one.request].name for one in twins])
+        names = listed([solved.fleet.models[one.request].name for one in twins])
         weights = sum(rank.weights.bytes.value for rank in twins[0].estimate.per_gpu)
         found.append(
             f"{names} each hold {checkpoint} ({format_bytes(weights)}): processes never share weights, even "
@@ -64,7 +64,7 @@ def _several_clocks(solved: Solved) -> tuple[str, ...]:
     if len(zones) < 2:
         return ()
     return (
-        f"{_listed([one.name for one in told])} tell their hours in {_listed(zones)} and were not weighed for "
+        f"{listed([one.name for one in told])} tell their hours in {listed(zones)} and were not weighed for "
         "taking turns with each other across them: give by_hour of all in one time zone",
     )
 
@@ -78,7 +78,7 @@ def _slices(solved: Solved) -> tuple[str, ...]:
     if not slices:
         return ()
     return (
-        f"{' and '.join(dict.fromkeys(slices))}: put the UUID of each slice (nvidia-smi -L) in place of "
+        f"{listed(list(dict.fromkeys(slices)))}: put the UUID of each slice (nvidia-smi -L) in place of "
         "its number in CUDA_VISIBLE_DEVICES",
     )
 
@@ -173,7 +173,7 @@ def _take_turns(solved: Solved, one: Candidate, other: Candidate) -> bool:
 
 def _warning(solved: Solved, number: int, busy: float, others: list[Candidate]) -> str:
     models = solved.fleet.models
-    names = _listed([models[other.request].name for other in others])
+    names = listed([models[other.request].name for other in others])
     parts = [
         f"{word} ~{format_seconds(found)} alone, ~{format_seconds(found * (1 + busy))} "
         f"(target {format_seconds(target)})"
@@ -182,11 +182,6 @@ def _warning(solved: Solved, number: int, busy: float, others: list[Candidate]) 
     if not parts:
         return ""
     return f"{models[number].name} beside {names} at their peak: {', '.join(parts)}; {_price_of_peace(solved)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    """``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _broken(solved: Solved, number: int, busy: float) -> Iterator[tuple[str, float, float]]:

@@ -11,7 +11,7 @@ from cotenant.planning.assembly import Reason
 from cotenant.planning.problem import Assignment, Candidate, Placement, Problem, Refusal
 from cotenant.planning.resource_bound import bound_with
 from cotenant.planning.ways import Ways
-from cotenant.units import format_bytes, format_gib, format_percent, format_price, plural
+from cotenant.units import format_bytes, format_gib, format_percent, format_price, listed, plural
 
 if TYPE_CHECKING:
     from cotenant.planning.solved import Solved
@@ -53,7 +53,7 @@ def told_of_folds(solved: Solved, reasons: Mapping[int, Reason]) -> Mapping[int,
                 "without it not all models have a place" if saved is None
                 else f"saves {format_price(saved) if solved.problem.priced else plural(round(saved), 'card')}"
             )  # fmt: skip
-            others = " and ".join(request.also_serves)
+            others = listed(request.also_serves)
             why = f"one process with {others}, by each name: the same base is held once, which {worth}"
             told[number] = Reason(
                 f"{told[number].why}; {why.replace('which without', 'without')}", told[number].runner_up

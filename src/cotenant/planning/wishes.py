@@ -23,7 +23,7 @@ from cotenant.planning.folding import folded, twins
 from cotenant.planning.problem import Card
 from cotenant.planning.sleeping import refined
 from cotenant.planning.solved import Progress, Solved, solve_ways
-from cotenant.units import GIB, format_percent
+from cotenant.units import GIB, format_percent, listed
 
 MOST_MODELS = 40  # beyond, a plan for each wish takes too long
 MOST_TRIED = 48
@@ -60,7 +60,7 @@ def wishes_of(fleet: Fleet) -> tuple[Wish, ...]:
     for numbers in twins(fleet):
         names = [fleet.models[number].name for number in numbers]
         theirs = "with their adapters" if any(fleet.models[number].adapters for number in numbers) else "for all"
-        words = f"{' and '.join(names)} as processes of their own (one {theirs})"
+        words = f"{listed(names)} as processes of their own (one {theirs})"
         found.append(Wish(words, _folding(frozenset(names))))
     for request in fleet.models:
         found += [Wish(f"{request.name}: {words}", change) for words, change in _of_model(request)]

@@ -76,11 +76,16 @@ def colour(owner: int) -> str:
     return COLOURS[owner % len(COLOURS)] if owner >= 0 else "dim"
 
 
-def legend(width_bytes: int, *, used: bool = False) -> str:
-    """What the fills mean and how much one cell is."""
+def legend(width_bytes: int | None, *, used: bool = False) -> str:
+    """What the fills mean and how much one cell is (None: bars of several scales, each with its own word)."""
     parts = [
         f"{fill} {term.replace('_', ' ').replace('kv', 'KV')}"
         for term, fill in FILLS.items()
         if used or term != "used"
     ]
-    return "  ".join(parts) + f"   1 cell = {format_gib(width_bytes)}"
+    return "  ".join(parts) + (f"   {cell_words(width_bytes)}" if width_bytes is not None else "")
+
+
+def cell_words(width_bytes: int) -> str:
+    """How much one cell is."""
+    return f"1 cell = {format_gib(width_bytes)}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cotenant.domain.device import Device
 from cotenant.domain.explanation import TERMS
 from cotenant.domain.plan import GpuPlan, Plan
-from cotenant.report.bars import Segment, bar, captions, colour, legend
+from cotenant.report.bars import Segment, bar, captions, cell_words, colour, legend
 from cotenant.report.grid import Grid, print_table, table
 from cotenant.report.tables import print_paragraph
 from cotenant.units import GIB, format_gib, format_percent, format_price
@@ -26,20 +26,24 @@ _ROW = 3  # cards in a row that are told by their first and last
 
 
 def print_cards(plan: Plan, owners: dict[str, int], console: Console) -> None:
-    """Every card that is used, then those that are kept empty, then what the bars mean."""
+    """Every card that is used, then those that are kept empty, then what the bars mean. Each bar is as long as the
+    line is wide, so where cards differ in size a cell of each is told beside its name."""
     alike: dict[tuple[object, ...], list[GpuPlan]] = {}
     for gpu in plan.gpus:
         alike.setdefault(_looks(gpu), []).append(gpu)
+    sizes = {gpu.capacity_bytes for gpu in plan.gpus if not gpu.spare}
     for cards in alike.values():
         if not cards[0].spare:
             console.print()
+            cell = f"  {cell_words(cards[0].capacity_bytes // _width(console))}" if len(sizes) > 1 else ""
+            print_paragraph(console, f"{_title(cards)}{cell}", style="bold", indent=0)
             _print_card(cards, owners, console)
     for cards in alike.values():
         if cards[0].spare:
             print_paragraph(console, f"{_title(cards)}, kept empty for what fails", style="dim", indent=0)
     if plan.gpus:
-        cell = max(gpu.capacity_bytes for gpu in plan.gpus) // _width(console)
-        print_paragraph(console, legend(cell), style="dim", indent=0)
+        one_size = next(iter(sizes)) // _width(console) if len(sizes) == 1 else None
+        print_paragraph(console, legend(one_size), style="dim", indent=0)
 
 
 def _looks(gpu: GpuPlan) -> tuple[object, ...]:
@@ -97,7 +101,6 @@ def _spans(devices: Sequence[Device]) -> list[str]:
 
 def _print_card(cards: Sequence[GpuPlan], owners: dict[str, int], console: Console) -> None:
     gpu = cards[0]
-    print_paragraph(console, _title(cards), style="bold", indent=0)
     segments, names = [], []
     if gpu.used_bytes:
         segments.append(Segment(-1, "used", gpu.used_bytes))

@@ -13,7 +13,7 @@ from cotenant.report.grid import Grid, print_table, table
 from cotenant.report.migration_text import print_migration
 from cotenant.report.plan_rounds import print_rounds
 from cotenant.report.tables import print_paragraph, print_sources, print_warnings
-from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds, plural
+from cotenant.units import format_bytes, format_gib, format_percent, format_price, format_seconds, listed, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -219,7 +219,7 @@ def _turns(plan: Plan, turns: Turns) -> str:
     longest, late = max(turns.first_wait_s.values()), max(turns.delayed.values())
     share = format_percent(late, digits=1) if late >= 0.0005 or not late else "under 0.1%"
     told = [
-        f"{' and '.join(turns.models)} take turns, {_MODES[turns.mode]}",
+        f"{listed(turns.models)} take turns, {_MODES[turns.mode]}",
         f"about {turns.swaps_per_day:,.0f} wakes a day, {share} of a model's "
         f"requests wait for one, ~{format_seconds(longest)} each",
     ]
