@@ -46,21 +46,24 @@ PARTS = 24
 _TOLERANCE = 1e-6
 
 
-def place_exactly(problem: Problem, *, optional: bool = False, aim: float | None = None) -> Placement | None:
+def place_exactly(
+    problem: Problem, *, optional: bool = False, aim: float | None = None, settled: bool = True
+) -> Placement | None:
     """The best placement with its bound, or None when none was found (never with `optional`).
 
     With `optional`, as many models as possible are placed, those of the highest priority first. Orders that do not
     begin with the cost, and models that may stay out, go to the compact program (`packing`) as far as it reaches.
-    `aim` is a cost that need not be beaten: of large fleets the search ends there.
+    `aim` is a cost that need not be beaten: of large fleets the search ends there. Without `settled` small fleets
+    get any placement of the least cost, whatever comes after it in the objective.
     """
     if optional or problem.objective[0] != "cost":
         found = place_compactly(problem, optional=optional)
     else:
-        found = place_by_patterns(problem, aim)
+        found = place_by_patterns(problem, aim, settled=settled)
     return None if found is None else with_own_steps(problem, found)
 
 
-def place_by_patterns(problem: Problem, aim: float | None = None) -> Placement | None:
+def place_by_patterns(problem: Problem, aim: float | None = None, *, settled: bool = True) -> Placement | None:
     """The best placement of all models, cost first, with its bound and gap; None when none was found."""
     if not problem.cards or not all(problem.candidates) or is_short(problem):
         return None
@@ -68,15 +71,17 @@ def place_by_patterns(problem: Problem, aim: float | None = None) -> Placement |
         return place_large(problem, aim)
     own = of_own_steps(problem)
     if own is problem:
-        return _place_small(problem, place_greedily(problem))
-    first = _place_small(own, place_greedily(own))
+        return _place_small(problem, place_greedily(problem), settled=settled)
+    first = _place_small(own, place_greedily(own), settled=settled)
     if first is None:
-        return _place_small(problem, place_greedily(problem))
+        return _place_small(problem, place_greedily(problem), settled=settled)
     # Where neighbours' work counts, the seats of all steps would be twice as many and none stand for another.
-    return first if not is_patient(problem) else _place_small(problem, first, known=True)
+    return first if not is_patient(problem) else _place_small(problem, first, known=True, settled=settled)
 
 
-def _place_small(problem: Problem, start: Placement, *, known: bool = False) -> Placement | None:
+def _place_small(
+    problem: Problem, start: Placement, *, known: bool = False, settled: bool = True
+) -> Placement | None:
     """From `start`; where that is `known` to hold all models, it stays unless short lists have a cheaper one."""
     space = Space(problem, sites_of(problem), seats_of(problem))
     total = sum(site.weight * len(site.cards) for site in space.sites)
@@ -99,8 +104,10 @@ def _place_small(problem: Problem, start: Placement, *, known: bool = False) -> 
     if known and proof.cost >= start.objective_value - _TOLERANCE:
         return told_against(start, min(proof.bound, start.objective_value))
     full = Space(problem, space.sites, seats_of(problem, dominated=True))
-    order = [name for name in problem.objective if name != "cost"]
-    seated = Ties(full, prices, proof.cost, moved(full, space, proof.best)).settle(order)
+    seated = moved(full, space, proof.best)
+    if settled:
+        order = [name for name in problem.objective if name != "cost"]
+        seated = Ties(full, prices, proof.cost, seated).settle(order)
     return placement_of(full, seated, min(proof.bound, proof.cost), proof.cost)
 
 

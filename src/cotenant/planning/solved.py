@@ -16,6 +16,7 @@ from cotenant.planning.sites import is_patient
 from cotenant.planning.ways import Ways
 
 Progress = Callable[[str], None]
+_SAME_COST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def is_feasible(fleet: Fleet) -> bool:
     """Whether every model of the fleet finds a place."""
     ways = all_ways(fleet)
     problem = replace(problem_of(fleet, [each.candidates for each in ways]), contention=False)
-    return all(problem.candidates) and place_exactly(problem) is not None
+    return all(problem.candidates) and place_exactly(problem, settled=False) is not None
 
 
 def problem_of(fleet: Fleet, ways: Sequence[Sequence[Candidate]], *, bought_within: bool = True) -> Problem:
@@ -144,6 +145,10 @@ def forced_of(solved: Solved) -> Callable[[Candidate], Placement | None] | None:
         ways = [
             (other,) if number == other.request else each.candidates for number, each in enumerate(solved.ways)
         ]
-        return place_exactly(replace(problem_of(solved.fleet, ways), contention=solved.problem.contention))
+        problem = replace(problem_of(solved.fleet, ways), contention=solved.problem.contention)
+        found = place_exactly(problem, settled=False)
+        if found is None or found.objective_value > solved.placement.objective_value + _SAME_COST:
+            return found  # what it costs says enough
+        return place_exactly(problem)
 
     return forced

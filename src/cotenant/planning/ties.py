@@ -78,8 +78,9 @@ class Ties:
         patterns = self._list(low, "all" if self._keep == "best" else None)
         steps = sorted({one.headroom for one in patterns if one.headroom > low + _TOLERANCE})
         first, last = 0, len(steps)  # steps[:first] can be kept, steps[last:] cannot
+        gained = True  # then the next step of all is asked first: mostly there is none, and one program says so
         while first < last:
-            middle = (first + last) // 2
+            middle = first if gained else (first + last) // 2
             least = steps[middle]
             kept = (
                 self._list(least) if self._keep == "best" else [one for one in patterns if one.headroom >= least]
@@ -90,6 +91,7 @@ class Ties:
             else:
                 self.best, low = found.seated, _least_of(found.seated)
                 first = max(middle + 1, sum(step <= low + _TOLERANCE for step in steps))
+            gained = found is not None and not gained
         self._least = low - _HEADROOM_TOLERANCE
 
     def _settle_quality(self) -> None:
