@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from cotenant import load_fleet, plan
-from cotenant.planning.floors import floor_of, slower_targets
+from cotenant.planning.floors import floor_words, slower_targets
 from cotenant.planning.problem import Refusal
 from cotenant.report.plan_text import print_plan
 from tests.planning.test_promise import asked
@@ -63,6 +63,6 @@ def test_the_floor_is_told_before_a_lack_of_bytes() -> None:
 
 def test_what_is_no_floor_is_none() -> None:
     question = load_fleet(fleet({"tpot": "20ms"}))
-    assert floor_of(question, [Refusal(0, 0, "bf16", 1, "weights take 5 GiB", 7)]) is None
+    assert floor_words(question, [Refusal(0, 0, "bf16", 1, "weights take 5 GiB", 7)]) is None
     assert list(slower_targets(question.models[1], lambda _: question, lambda _: True)) == []
     assert list(slower_targets(question.models[0], lambda _: question, lambda _: False)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor as rounded_down
 
 from cotenant.domain.demand import Demand
@@ -12,7 +12,7 @@ from cotenant.engines.prompt_steps import splits_prompts
 from cotenant.estimation.in_flight import Quick
 from cotenant.estimation.lengths import length_model
 from cotenant.estimation.roofline import Roofline
-from cotenant.planning.problem import Refusal
+from cotenant.planning.problem import Floor, Refusal
 from cotenant.planning.served import Served
 from cotenant.planning.splits import Split
 from cotenant.units import format_gib, format_seconds
@@ -101,15 +101,16 @@ class Case:
         """Whether more replicas cannot help: one request alone breaks the SLO."""
         return any(floor.breaks(self.pace) for floor in _floors(times, self.request))
 
-    def broken_slo(self, times: Roofline, asked: Demand) -> str:
+    def too_slow(self, split: Split, times: Roofline, asked: Demand) -> Refusal:
         """Which target breaks, and by how much; where one request alone is too slow, the floor of the card."""
         slo, name = self.request.slo, self.offer.gpu.name
         for floor in _floors(times, self.request):
             if floor.breaks():
-                return (
+                words = (
                     f"a {floor.target} of {format_seconds(floor.asked_s)} is below the floor of {name}: "
-                    f"{floor.what} takes {format_seconds(floor.seconds)}"
+                    f"{floor.what} takes {format_seconds(floor.least_s)}"
                 )
+                return replace(self.refusal(split, words), too_slow=True, floor=floor)
         parts = []
         for target, found, wanted in (
             ("TTFT", asked.ttft_s, slo.ttft_s if slo else None),
@@ -117,29 +118,15 @@ class Case:
         ):
             if found and wanted is not None and found[1] > wanted:
                 parts.append(f"estimated {target} {format_seconds(found[1])} is above {format_seconds(wanted)}")
-        return "; ".join(parts) or "the SLO is not held"
+        return replace(self.refusal(split, "; ".join(parts) or "the SLO is not held"), too_slow=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Floor:
-    """What one request alone takes of a card, whatever else is done: `seconds` for `what`; `asked_s` wanted."""
-
-    target: str
-    asked_s: float
-    what: str
-    seconds: float
-
-    def breaks(self, pace: float = 1.0) -> bool:
-        """Whether the target lies below it, where everything takes `pace` times as long."""
-        return self.seconds * pace > self.asked_s
-
-
-def _floors(times: Roofline, request: ModelRequest) -> Iterator[_Floor]:
+def _floors(times: Roofline, request: ModelRequest) -> Iterator[Floor]:
     """The floors of the targets that were asked for."""
     slo, prompts = request.slo, request.traffic.input_tokens
     if slo is not None and slo.tpot_s is not None:
-        yield _Floor("TPOT", slo.tpot_s, "one step for one request alone", times.decode_step_s(1, 1))
+        yield Floor("TPOT", slo.tpot_s, "one step for one request alone", times.decode_step_s(1, 1))
     if slo is not None and slo.ttft_s is not None and prompts is not None:
         tokens = length_model(prompts, cap=request.model.max_model_len).quantile(slo.percentile / 100)
         what = f"a prompt of {round(tokens):,} tokens alone (p{slo.percentile:g})"
-        yield _Floor("TTFT", slo.ttft_s, what, times.first_token_s + times.prefill_s(tokens))
+        yield Floor("TTFT", slo.ttft_s, what, times.first_token_s + times.prefill_s(tokens))

@@ -16,7 +16,7 @@ from cotenant.domain.fleet import Fleet, GpuOffer, ModelRequest
 from cotenant.domain.plan import Shortfall
 from cotenant.domain.workload import Lengths, Trace, Traffic
 from cotenant.estimation.what_fits import most_that
-from cotenant.planning.floors import floor_of, is_too_slow, slower_targets
+from cotenant.planning.floors import floor_words, is_too_slow, slower_targets
 from cotenant.planning.problem import Candidate, Loads, Refusal
 from cotenant.units import format_gib, format_percent, format_price
 
@@ -147,7 +147,7 @@ def _company(solved: Solved, number: int) -> str:
 def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, str]:
     """The refusal that came nearest: a target that no card can keep, the smallest shortfall of bytes, else what
     speaks against the format that the model is stored in, else the first of any other kind."""
-    floor = floor_of(fleet, refusals)
+    floor = floor_words(fleet, refusals)
     sized = [one for one in refusals if one.shortfall_bytes > 0]
     if sized:
         best = min(sized, key=lambda one: one.shortfall_bytes)
@@ -155,7 +155,7 @@ def _from_refusals(fleet: Fleet, refusals: tuple[Refusal, ...]) -> tuple[int, st
         short = f"{best.format}{size} {best.reason}"
         return best.shortfall_bytes, short if floor is None else f"{floor}; elsewhere {short}"
     if floor is not None:
-        return 0, str(floor)
+        return 0, floor
     tried = [one for one in refusals if one.tensor_parallel_size]
     others = tried or list(refusals)
     best = next((one for one in others if one.format == fleet.models[one.request].model.quantization), others[0])

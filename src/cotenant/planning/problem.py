@@ -73,10 +73,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Floor:
+    """What one request alone takes of a card, whatever else is done: `least_s` for `what`; `asked_s` wanted."""
+
+    target: str  # TTFT or TPOT
+    asked_s: float
+    what: str
+    least_s: float
+
+    def breaks(self, pace: float = 1.0) -> bool:
+        """Whether the target lies below it, where everything takes `pace` times as long."""
+        return self.least_s * pace > self.asked_s
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """A way that was considered and refused, with the shortfall where it is one of bytes.
 
-    `unproven`: it would run, and nothing but an unpublished loss of quality speaks against it.
+    `unproven`: it would run, and nothing but an unpublished loss of quality speaks against it. `too_slow`: it
+    breaks a target; with `floor` where one request alone does.
     """
 
     request: int
@@ -88,6 +103,8 @@ class Refusal:
     unproven: bool = False
     unsplittable: bool = False  # the engine cannot run it on so many ranks, whatever their memory
     pipeline_parallel_size: int = 1  # stages of those ranks
+    too_slow: bool = False
+    floor: Floor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _sized(case: Case, split: Split, times: Roofline, replicas: int) -> Candidat
     if held.fault:
         return Failed(case.refusal(split, held.fault), asked)
     if asked.slo_held is False:
-        return Failed(case.refusal(split, case.broken_slo(times, asked)), asked, late=True)
+        return Failed(case.too_slow(split, times, asked), asked, late=True)
     return _candidate(case, split, held, asked, times, replicas)
 
 

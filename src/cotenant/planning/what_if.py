@@ -11,7 +11,7 @@ from cotenant.domain.what_if import Sweep, WhatIfPoint
 from cotenant.domain.workload import Slo, Traffic
 from cotenant.errors import InputError
 from cotenant.planning.candidates import all_ways
-from cotenant.planning.floors import floor_of
+from cotenant.planning.floors import floor_words
 from cotenant.planning.scenes import Kept, Replayer, declared_scenes, kept_by
 from cotenant.planning.sleeping import refined
 from cotenant.planning.solve import written
@@ -152,7 +152,7 @@ def lacks_of(solved: Solved) -> str:
         return f"no {solved.fleet.spare} can stay empty"
     for request, ways in zip(solved.fleet.models, solved.ways, strict=True):
         if not ways.candidates:
-            floor = floor_of(solved.fleet, ways.refusals)
+            floor = floor_words(solved.fleet, ways.refusals)
             if floor is not None:
                 return f"{request.name}: {floor}"
             told = [one for one in ways.refusals if one.tensor_parallel_size]
