@@ -194,7 +194,7 @@ def slide(page: Any, knob: str, value: float) -> None:
 
 
 def until(page: Any, expression: str) -> None:
-    """Wait until something about the state (`now`) holds."""
+    """Wait until something about the state (`now`) holds, and is drawn: the page draws in its next frame."""
     late = time.monotonic() + PATIENCE_MS / 1000
     asked = (
         f"import('/static/store.js').then((store) => {{ const now = store.get(); return Boolean({expression}); }})"
@@ -203,3 +203,4 @@ def until(page: Any, expression: str) -> None:
         if time.monotonic() > late:
             raise AssertionError(f"not within {PATIENCE_MS / 1000:.0f} s: {expression}")
         page.wait_for_timeout(100)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

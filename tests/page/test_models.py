@@ -31,7 +31,7 @@ def test_a_search_finds_and_what_is_left_is_planned(open_page: Open, size: str) 
     for remove in reversed(page.locator(".model .x").all()):
         remove.click()
     page.click(".pool .x")
-    assert page.locator(".solve .main").is_disabled()
+    page.wait_for_selector(".solve .main:disabled")
     fits_the_width(page)
     picture(page, f"{size}-empty")
 

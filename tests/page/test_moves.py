@@ -79,7 +79,7 @@ def test_the_keyboard_moves_and_what_breaks_is_said(open_page: Open, size: str) 
     fits_the_width(page)
     picture(page, f"{size}-breaks")
     page.click(".note button")
-    assert page.locator("[data-card^='A100'] .part").count() == 3
+    page.wait_for_function("document.querySelectorAll('[data-card^=A100] .part').length === 3")
 
 
 def test_the_list_moves(open_page: Open, size: str) -> None:

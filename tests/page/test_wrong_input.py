@@ -75,7 +75,7 @@ models:
     page.evaluate("(text) => { import('/static/asking.js').then((asking) => asking.solve(text)); }", fleet)
     until(page, "now.plan?.replicas.some((one) => one.engine.startsWith('sglang'))")
     page.click(".label[data-replica=b]")
-    assert page.locator("#knob-utilisation").count() == 0
+    page.wait_for_selector("#knob-utilisation", state="detached")
     page.click(".label[data-replica=a]")
     page.wait_for_selector("[title=mem_fraction_static] #knob-utilisation")
     slide(page, "utilisation", 40)
