@@ -76,7 +76,7 @@ def solve_ways(fleet: Fleet, ways: tuple[Ways, ...], *, nearest: bool = True, st
     if cheapest is None:
         most = place_exactly(relaxed, optional=True) or Placement((), 0.0, 0.0, None, proven=False)
         return Solved(fleet, ways, relaxed, most, None, feasible=False)
-    if strict is not None and strict.objective_value <= cheapest.objective_value + 1e-6:
+    if strict is not None and strict.objective_value <= cheapest.objective_value + _SAME_COST:
         strict = told_against(strict, min(cheapest.lower_bound, strict.objective_value))
         return Solved(fleet, ways, problem, strict, strict, feasible=True)
     return Solved(fleet, ways, relaxed, cheapest, strict, feasible=True)
